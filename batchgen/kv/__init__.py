@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from batchgen.kv.dual import DualKVCacheCoordinator
 from batchgen.kv.gpu import GPUPagedKVCacheManager
 from batchgen.kv.pool import KVExhausted, KVPoolConfig, KVStats, PagePointers
 
-__all__ = ["GPUPagedKVCacheManager", "KVExhausted", "KVPoolConfig", "KVStats", "PagePointers"]
+__all__ = [
+    "DualKVCacheCoordinator",
+    "GPUPagedKVCacheManager",
+    "KVExhausted",
+    "KVPoolConfig",
+    "KVStats",
+    "PagePointers",
+]

@@ -181,6 +181,14 @@ class GPUPagedKVCacheManager:
     def clear_page_table(self) -> None:
         self._live().table.clear()
 
+    def save_page_table(self) -> tuple[list[int], torch.Tensor]:
+        """What `restore_page_table` needs to bring the current rows back."""
+        table = self._live().table
+        return table.slot_to_seq_id, table.host
+
+    def restore_page_table(self, saved: tuple[list[int], torch.Tensor]) -> None:
+        self._live().table.write(*saved)
+
     def page_table_for_rows(self, num_rows: int) -> torch.Tensor:
         """View int32 [num_rows, widest live row (at least 1)] of `gpu_table`."""
         return self._live().table.rows(num_rows)

@@ -45,7 +45,7 @@ class PageTable:
             raise ValueError(
                 f"{self.label}: a sequence is named twice in page table rows {list(sequence_ids)}"
             )
-        self._write(list(sequence_ids), padded_page_table([sequences[sid] for sid in sequence_ids]))
+        self.write(list(sequence_ids), padded_page_table([sequences[sid] for sid in sequence_ids]))
 
     def blank(self, sequence_ids: Sequence[int]) -> None:
         """Fill the rows of these sequences with -1, so that no row names a page that is no longer its own."""
@@ -54,12 +54,13 @@ class PageTable:
         if rows:
             host = self.host.clone()
             host[rows] = -1
-            self._write(self.slot_to_seq_id, host)
+            self.write(self.slot_to_seq_id, host)
 
     def clear(self) -> None:
-        self._write([], padded_page_table([]))
+        self.write([], padded_page_table([]))
 
-    def _write(self, slots: list[int], host: torch.Tensor) -> None:
+    def write(self, slots: list[int], host: torch.Tensor) -> None:
+        """Make the table say `host` int32 CPU [len(slots), width]; every row and column beyond becomes -1."""
         self.device_table[: self.host.shape[0], : self.host.shape[1]] = -1
         self.device_table[: host.shape[0], : host.shape[1]] = host.to(self.device)
         self.slot_to_seq_id, self.host = slots, host

@@ -1,0 +1,71 @@
+"""The terminal renderer (rich). Text is never read as markup, so a value that contains `[red]` stays one."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from reports.model import Finding, Level, Report, Status, Table
+
+_STYLE = {Status.PASS: "green", Status.FAIL: "red", Status.ERROR: "magenta", Status.SHORT: "yellow"}
+_LEVEL = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
+
+
+def _grid(rows: list[tuple[str, str]]) -> RichTable:
+    grid = RichTable.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        grid.add_row(Text(name), Text(value))
+    return grid
+
+
+def _first(finding: Finding, title: str) -> Panel:
+    rows = [(fact.name, fact.value) for fact in finding.where]
+    if finding.expected is not None or finding.actual is not None:
+        rows += [("expected", str(finding.expected)), ("actual", str(finding.actual))]
+    parts: list[RenderableType] = [Text(finding.message, style="bold"), _grid(rows)]
+    if finding.hint:
+        parts.append(Text(finding.hint, style="italic"))
+    return Panel(Group(*parts), title=Text(title), border_style=_LEVEL[finding.level], title_align="left")
+
+
+def _table(table: Table) -> RichTable:
+    out = RichTable(title=Text(table.title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD)
+    for column in table.columns:
+        out.add_column(Text(column), overflow="fold")
+    for row in table.rows:
+        out.add_row(*map(Text, row))
+    return out
+
+
+def _rest(report: Report, max_rows: int) -> RichTable:
+    rows = []
+    for finding in report.findings[1 : 1 + max_rows]:
+        where = ", ".join(f"{fact.name} {fact.value}" for fact in finding.where)
+        rows.append((finding.code, where, str(finding.expected or ""), str(finding.actual or "")))
+    title = f"Also found ({len(rows)} of {report.total_findings - 1} shown)"
+    return _table(Table(title, ("what", "where", "expected", "actual"), tuple(rows)))
+
+
+def print_report(
+    report: Report, console: Console, *, first: str = "First finding", max_rows: int = 8
+) -> None:
+    """Verdict, first finding (titled `first`), up to `max_rows` more, checks, tables, circumstances."""
+    style = _STYLE[report.verdict.status]
+    headline = Text(report.verdict.headline, style=f"bold {style}")
+    console.print(Panel(headline, title=Text(report.title), border_style=style))
+    if report.findings:
+        console.print(_first(report.findings[0], first))
+    if report.total_findings > 1:
+        console.print(_rest(report, max_rows))
+    if report.checks:
+        rows = tuple((c.name, c.status.value, f"{c.count:,}", c.detail) for c in report.checks)
+        console.print(_table(Table("Checked", ("kind", "status", "values", "detail"), rows)))
+    for table in report.tables:
+        console.print(_table(table))
+    if report.facts:
+        console.print(_grid([(fact.name, fact.value) for fact in report.facts]))

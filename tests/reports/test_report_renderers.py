@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from junitparser import Error, Failure, JUnitXml
+from rich.console import Console
+
+from reports import (
+    Check,
+    Fact,
+    Finding,
+    Level,
+    Report,
+    ReportWriteError,
+    Status,
+    Table,
+    Verdict,
+    from_json,
+    to_json,
+    to_junit,
+    to_markdown,
+    write_report,
+)
+from reports.terminal import print_report
+
+
+def finding(number: int, value: str = "18") -> Finding:
+    where = (Fact("step", str(number)), Fact("sequence", "req-3"), Fact("field", "pages[2]"))
+    return Finding("page_table", Level.ERROR, "values differ", where, "17", value, "look at the handler")
+
+
+def report(findings: int = 2, listed: int | None = None, value: str = "18") -> Report:
+    kept = findings if listed is None else listed
+    return Report(
+        title="shadow compare",
+        verdict=Verdict(Status.FAIL, 1, f"{findings} values differ"),
+        facts=(Fact("model", "tiny"),),
+        checks=(
+            Check("logits", Status.PASS, 4096),
+            Check("page_table", Status.FAIL, 33, f"{findings} differ"),
+            Check("boundary", Status.SHORT, 0, "nothing compared"),
+        ),
+        findings=tuple(finding(i, value) for i in range(kept)),
+        total_findings=findings,
+        tables=(Table("Steps", ("step", "seconds"), (("0", "0.1"),)),),
+        seconds=1.5,
+    )
+
+
+def shown(subject: Report, **options: int) -> str:
+    console = Console(file=io.StringIO(), width=120, color_system=None)
+    print_report(subject, console, first="First divergence", **options)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_json_round_trip_keeps_everything() -> None:
+    assert from_json(to_json(report())) == report()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"schema": "report/1"}', to_json(report()).replace("report/1", "x/9")]
+)
+def test_json_of_another_shape_is_refused_with_the_schema_named(text: str) -> None:
+    with pytest.raises(ValueError, match=r"schema|not a report"):
+        from_json(text)
+
+
+def test_junit_marks_failures_and_counts_a_check_that_saw_nothing_as_an_error() -> None:
+    suites = JUnitXml.fromstring(to_junit(report()).encode())
+    (suite,) = list(suites)
+    results = {case.name: [type(r) for r in case.result] for case in suite}
+    assert results == {"logits": [], "page_table": [Failure], "boundary": [Error], "verdict": [Failure]}
+    assert (suite.tests, suite.failures, suite.errors) == (4, 2, 1)
+    failure = next(case for case in suite if case.name == "page_table").result[0]
+    assert "pages[2]" in failure.text and "req-3" in failure.text and "17" in failure.text
+
+
+def test_junit_is_well_formed_whatever_the_values_are() -> None:
+    xml = to_junit(report(value="\x1b[31m\x00 <&> ]]> \ud800"))
+    assert "&lt;&amp;&gt;" in xml
+    JUnitXml.fromstring(xml.encode())
+
+
+def test_markdown_leads_with_the_verdict_and_escapes_table_cells() -> None:
+    text = to_markdown(report(value="a|b\n`c` <d>"))
+    assert text.startswith("## ❌ shadow compare: 2 values differ\n")
+    assert "| actual | a\\|b \\`c\\` &lt;d> |" in text
+    assert "| boundary | short | 0 | nothing compared |" in text
+
+
+def test_markdown_says_how_many_findings_it_left_out() -> None:
+    assert "… and 4990 more." in to_markdown(report(5000, listed=50))
+    assert "more." not in to_markdown(report(2))
+
+
+def test_terminal_shows_the_first_finding_with_both_values_and_every_count() -> None:
+    text = shown(report())
+    for part in (
+        "2 values differ",
+        "First divergence",
+        "req-3",
+        "pages[2]",
+        "17",
+        "18",
+        "4,096",
+        "nothing compared",
+    ):
+        assert part in text
+
+
+def test_terminal_never_reads_values_as_markup() -> None:
+    assert "[red]x[/red]" in shown(report(value="[red]x[/red]"))
+
+
+def test_terminal_stays_bounded_and_says_what_it_left_out() -> None:
+    text = shown(report(5000, listed=50), max_rows=8)
+    assert "8 of 4999 shown" in text
+    assert len(text.splitlines()) < 60
+
+
+def test_model_refuses_ragged_tables_and_counts_below_the_listed_findings() -> None:
+    with pytest.raises(ValueError, match="cells"):
+        Table("t", ("a", "b"), (("1",),))
+    with pytest.raises(ValueError, match="total_findings"):
+        report(1, listed=2)
+
+
+def test_write_replaces_whole_files_and_names_the_path_that_cannot_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "report.json"
+    write_report(path, "one")
+    write_report(path, "two")
+    assert path.read_text() == "two" and os.listdir(path.parent) == ["report.json"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ReportWriteError, match=r"cannot write the report .*file/x\.json"):
+        write_report(tmp_path / "file" / "x.json", "three")
+
+
+def test_reports_imports_neither_torch_nor_batchgen() -> None:
+    others = "{'torch', 'batchgen', 'migration', 'shadow'}"
+    code = f"import sys, reports, reports.terminal; print({others} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

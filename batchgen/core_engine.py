@@ -1,0 +1,85 @@
+"""The long-lived parts that the worker drives: model, attention backend, host pools, bound GPU pools, state slots."""
+
+from __future__ import annotations
+
+import torch
+
+from batchgen.attention import TorchPagedAttention
+from batchgen.kv import (
+    DualHostKVCoordinator,
+    GPUPagedKVCacheManager,
+    HostPagedKVWorkerView,
+    KVPoolConfig,
+    StateSlotPool,
+    open_host_pool,
+)
+from batchgen.models import LoadedModel, PagedCausalLM
+from batchgen.parallel import DataParallelManager
+
+
+class CoreEngine:
+    """One per rank.
+
+    The worker binds the GPU pools here (``gpu_paged_kv_manager`` and, for models with an index pool,
+    ``gpu_paged_kv_manager_aux``); both are None until decoding is configured for the first time.
+    """
+
+    def __init__(
+        self, loaded: LoadedModel, *, rank: int, world_size: int, device: torch.device, num_state_slots: int
+    ) -> None:
+        self.model_config = loaded.config
+        self.device = device
+        self.rank = rank
+        self.world_size = world_size
+        self.attention_backend = TorchPagedAttention()
+        self.state_slot_pool = StateSlotPool(num_state_slots)
+        self.gpu_paged_kv_manager: GPUPagedKVCacheManager | None = None
+        self.gpu_paged_kv_manager_aux: GPUPagedKVCacheManager | None = None
+        self.host_paged_kv_worker_view: HostPagedKVWorkerView | DualHostKVCoordinator | None = None
+        self.host_paged_kv_worker_view_aux: HostPagedKVWorkerView | None = None
+
+    def open_host_kv(
+        self,
+        primary: KVPoolConfig,
+        auxiliary: KVPoolConfig | None,
+        *,
+        node_id: int,
+        local_rank: int,
+        local_world: int,
+        session: str,
+    ) -> None:
+        """Open this node's host pool (and the index-key pool beside it) and publish the worker views."""
+        view = open_host_pool(
+            primary, node_id=node_id, local_rank=local_rank, local_world=local_world, session=session
+        )
+        if auxiliary is None:
+            self.host_paged_kv_worker_view = view
+            return
+        aux = open_host_pool(
+            auxiliary, node_id=node_id, local_rank=local_rank, local_world=local_world, session=session
+        )
+        self.host_paged_kv_worker_view = DualHostKVCoordinator(view, aux)
+        self.host_paged_kv_worker_view_aux = aux
+
+    def configure_prefill(self, model: PagedCausalLM) -> PagedCausalLM:
+        """Weights in the layout that suits many rows at once."""
+        model.unpack()
+        return model
+
+    def configure_decoding(
+        self, model: PagedCausalLM, *, max_rows_per_rank: int
+    ) -> tuple[PagedCausalLM, DataParallelManager]:
+        """Weights in the layout that suits a few rows, and the parallel manager of this decode phase."""
+        model.pack_for_decode()
+        return model, DataParallelManager(self.rank, self.world_size, max_rows_per_rank)
+
+    def close(self) -> None:
+        """Release the host pools (and their shared segments). Safe to call twice."""
+        view = self.host_paged_kv_worker_view
+        self.host_paged_kv_worker_view = None
+        self.host_paged_kv_worker_view_aux = None
+        if isinstance(view, DualHostKVCoordinator):
+            view.auxiliary.close()
+            view.primary.close()
+        elif view is not None:
+            view.close()

@@ -1,0 +1,217 @@
+"""From user options to a worker that is ready to generate."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+    from batchgen.batchgen_worker import BatchGenWorker
+    from batchgen.config import ModelConfig
+    from batchgen.models import PagedCausalLM
+
+DTYPES = ("float32", "bfloat16", "float16")
+GPU_POOL_BYTES_ON_CPU = 2 << 30
+GPU_POOL_FRACTION = 0.5
+
+
+class EngineOptionError(ValueError):
+    """An option, or a combination of options, that cannot work; the message names the option and the way out."""
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """What a user may choose. None means: derive it from the model and the machine.
+
+    Pool sizes are pages of ``page_size`` tokens per rank (GPU) and per node (host). ``row_exact`` computes row by
+    row on one thread, so that results do not depend on what else is in the batch; it is slow and meant for tests.
+    """
+
+    model: str = "smollm2"
+    dtype: str = "float32"
+    device: str = "auto"
+    page_size: int = 64
+    gpu_kv_pages: int | None = None
+    host_kv_pages: int | None = None
+    max_batch_size: int = 64
+    max_tokens_default: int = 128
+    row_exact: bool = False
+    threads: int | None = None
+    seed: int = 0
+    cuda_graphs: bool = True
+    host_kv_watermark: int = 70
+    policy: str = "boundary"
+    initial_gpu_page_buffer: int = 32
+    extension_gpu_page_buffer: int = 4
+    decision_frequency_pages: int = 2
+    host_kv_chunk_size: int = 8192
+    adaptive_host_kv_chunk: bool = True
+    host_kv_eviction_watermark: int = 10
+    prefill_micro_batch_tokens: int = 2048
+    max_pool_size: int = 10240
+    cuda_graph_max_seqlen: int = 0
+
+
+def build_worker(options: EngineOptions) -> BatchGenWorker:
+    """Load the model and build this rank's worker; joins (or makes) the process group.
+
+    Reads RANK, WORLD_SIZE and LOCAL_RANK as torchrun sets them and NUM_GPUS_PER_NODE.
+
+    Raises:
+        EngineOptionError: an option cannot work.
+        batchgen.models.ModelLoadError: the model cannot be loaded.
+    """
+    check_options(options)
+    import torch
+
+    from batchgen.batchgen_worker import NUM_GPUS_PER_NODE, BatchGenWorker, BatchGenWorkerArgs
+    from batchgen.models import load_model
+
+    rank = int(os.environ.get("RANK", "0"))
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    local_rank = rank % NUM_GPUS_PER_NODE
+    device = _resolve_device(options.device, int(os.environ.get("LOCAL_RANK", "0")))
+    _set_threads(options)
+    _join_process_group(rank, world_size)
+    loaded = load_model(
+        options.model,
+        dtype=getattr(torch, options.dtype),
+        device=device,
+        row_exact=options.row_exact,
+        seed=options.seed,
+    )
+    gpu_pages, host_pages = _pool_sizes(options, loaded.model, loaded.config, device)
+    args = BatchGenWorkerArgs(
+        model=options.model,
+        seed=options.seed,
+        row_exact=options.row_exact,
+        page_size=options.page_size,
+        gpu_kv_pages=gpu_pages,
+        host_kv_pages=host_pages,
+        max_batch_size=options.max_batch_size,
+        max_pool_size=options.max_pool_size,
+        prefill_micro_batch_tokens=options.prefill_micro_batch_tokens,
+        initial_gpu_page_buffer=options.initial_gpu_page_buffer,
+        extension_gpu_page_buffer=options.extension_gpu_page_buffer,
+        decision_frequency_pages=options.decision_frequency_pages,
+        host_kv_chunk_size=options.host_kv_chunk_size,
+        adaptive_host_kv_chunk=options.adaptive_host_kv_chunk,
+        host_kv_watermark=options.host_kv_watermark,
+        host_kv_eviction_watermark=options.host_kv_eviction_watermark,
+        disable_cuda_graphs=not options.cuda_graphs,
+        cuda_graph_max_seqlen=options.cuda_graph_max_seqlen,
+    )
+    return BatchGenWorker(
+        args,
+        loaded,
+        device=device,
+        rank=rank,
+        world_size=world_size,
+        local_rank=local_rank,
+        session=_session_name(world_size),
+    )
+
+
+def check_options(options: EngineOptions) -> None:
+    """Raises EngineOptionError for what can be known without loading anything."""
+    if options.dtype not in DTYPES:
+        raise EngineOptionError(f"dtype {options.dtype!r} is not one of {', '.join(DTYPES)}")
+    if options.policy != "boundary":
+        raise EngineOptionError(f"policy {options.policy!r} is not known; use 'boundary'")
+    positive = ("page_size", "max_batch_size", "max_tokens_default", "max_pool_size", "prefill_micro_batch_tokens")
+    for name in positive:
+        if getattr(options, name) < 1:
+            raise EngineOptionError(f"{name} must be at least 1, got {getattr(options, name)}")
+    for name in ("gpu_kv_pages", "host_kv_pages", "threads"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise EngineOptionError(f"{name} must be at least 1, got {value}")
+    for name in ("host_kv_watermark", "host_kv_eviction_watermark"):
+        if not 0 <= getattr(options, name) <= 100:
+            raise EngineOptionError(f"{name} is a percentage, got {getattr(options, name)}")
+    buffers = (
+        options.initial_gpu_page_buffer,
+        options.extension_gpu_page_buffer,
+        options.decision_frequency_pages,
+    )
+    if not buffers[0] >= buffers[1] >= buffers[2] >= 1:
+        raise EngineOptionError(
+            "page buffers must satisfy initial >= extension >= decision frequency >= 1, got "
+            f"{buffers[0]}, {buffers[1]}, {buffers[2]}"
+        )
+
+
+def _resolve_device(name: str, local_rank: int) -> torch.device:
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            raise EngineOptionError("device 'cuda' was asked for, but torch sees no CUDA device; use --device cpu")
+        if device.index is None:
+            device = torch.device("cuda", local_rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+    return device
+
+
+def _set_threads(options: EngineOptions) -> None:
+    """One thread for ``row_exact``: how a reduction is split over threads must not reach the result."""
+    import torch
+
+    threads = 1 if options.row_exact else options.threads
+    if threads is not None:
+        torch.set_num_threads(threads)
+
+
+def _join_process_group(rank: int, world_size: int) -> None:
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        if dist.get_world_size() != world_size:
+            raise EngineOptionError(
+                f"a process group of {dist.get_world_size()} ranks exists, the environment says {world_size}"
+            )
+        return
+    if world_size == 1:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    else:
+        dist.init_process_group("gloo", rank=rank, world_size=world_size)
+
+
+def _pool_sizes(
+    options: EngineOptions, model: PagedCausalLM, config: ModelConfig, device: torch.device
+) -> tuple[int, int]:
+    """Pages of the GPU pool and of the host pool.
+
+    By default the GPU pool takes what a full batch of longest contexts needs, up to half of the free GPU memory
+    (2 GiB on a CPU), and the host pool twice the GPU pool.
+    """
+    import torch
+
+    layers, heads, dim = model.kv_pool_shape()
+    itemsize = getattr(torch, options.dtype).itemsize
+    page_bytes = 2 * layers * heads * dim * options.page_size * itemsize
+    aux = model.aux_pool_shape()
+    if aux is not None:
+        page_bytes += aux[0] * aux[1] * aux[2] * options.page_size * itemsize
+    budget = GPU_POOL_BYTES_ON_CPU
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        budget = int(free * GPU_POOL_FRACTION)
+    context_pages = -(-config.max_position_embeddings // options.page_size)
+    fitting = max(1, min(options.max_batch_size * context_pages, budget // page_bytes))
+    gpu_pages = options.gpu_kv_pages or fitting
+    return gpu_pages, options.host_kv_pages or 2 * gpu_pages
+
+
+def _session_name(world_size: int) -> str:
+    """A name for the shared host pools that all ranks of this job, and no other job, have."""
+    job = os.environ.get("TORCHELASTIC_RUN_ID", "none")
+    port = os.environ.get("MASTER_PORT", "0")
+    return f"{socket.gethostname()}-{job}-{port}" if world_size > 1 else f"pid{os.getpid()}"

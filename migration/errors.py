@@ -1,0 +1,108 @@
+"""What `migrate` refuses and what can go wrong: one catalogue of codes, each with a way out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Code:
+    """One entry of the catalogue: what is wrong in general, and how to get past it."""
+
+    title: str
+    way_out: str
+
+
+#: MG0xx a method that cannot move, MG1xx the slice or its target, MG2xx verification, MG3xx files,
+#: MG4xx the recipe.
+CATALOGUE: Final[dict[str, Code]] = {
+    "MG001": Code("uses super() or __class__", "call the base class by name, or list the method in `stays`"),
+    "MG002": Code("uses a name that Python mangles", "rename it with one underscore in its own commit first"),
+    "MG003": Code(
+        "writes module globals", "turn the global into an attribute, or list the method in `stays`"
+    ),
+    "MG004": Code(
+        "lets bare self escape", "pass the attributes that are needed, or list the method in `stays`"
+    ),
+    "MG005": Code("reads or writes attributes by computed name", "spell the attribute names out"),
+    "MG006": Code(
+        "has a decorator that may not move", "list it under `decorators` if it is safe to evaluate there"
+    ),
+    "MG007": Code("is defined more than once", "delete the shadowed definition in its own commit first"),
+    "MG008": Code("is defined under a condition", "define it unconditionally and branch inside"),
+    "MG009": Code("is a special method", "list it in `stays`: Python looks it up on the class itself"),
+    "MG010": Code("has no plain self parameter", "give it an ordinary first parameter that is never rebound"),
+    "MG011": Code(
+        "depends on the frame or namespace it runs in", "pass the values explicitly, or list it in `stays`"
+    ),
+    "MG012": Code("prints its own source with an f-string `=`", 'write the label out: f"self.x={self.x}"'),
+    "MG013": Code(
+        "evaluates a name of the worker at definition time", "default to None and resolve it in the body"
+    ),
+    "MG014": Code("uses a module global that functions rebind", "read it through its module: `module.NAME`"),
+    "MG015": Code("imports relative to its package", "make the import absolute"),
+    "MG016": Code("takes a name from a star import", "import the name explicitly"),
+    "MG017": Code(
+        "is an asynchronous generator", "list it in `stays`: a delegate cannot forward asend/athrow"
+    ),
+    "MG018": Code(
+        "cannot be edited at exact positions", "put the expression on lines of its own, outside the string"
+    ),
+    "MG019": Code(
+        "clashes with a name that the handler needs", "rename it in the worker, or the handle in the recipe"
+    ),
+    "MG101": Code("section not found", "compare the banner with `migrate inventory FILE`"),
+    "MG102": Code("class not found", "correct `class` in the recipe"),
+    "MG103": Code("target is taken", "choose another target module, or undo the earlier port first"),
+    "MG104": Code("target module is shadowed by a package", "remove the package or choose another module"),
+    "MG105": Code("import cycle through the handler", "move what the worker shares into a module of its own"),
+    "MG106": Code("name already bound in the worker module", "choose another handler class name"),
+    "MG107": Code("sibling call is overridden elsewhere", "list the callee under `late_bound` in the recipe"),
+    "MG108": Code("section is partly ported", "finish or undo the earlier port first"),
+    "MG201": Code("result does not compile", "report it: the cut must never produce this"),
+    "MG202": Code("moved body differs from the original", "list the method in `stays` and report it"),
+    "MG203": Code(
+        "a name became undefined or unused", "import it in the worker explicitly, or list it in `stays`"
+    ),
+    "MG204": Code("comments were lost or duplicated", "list the method in `stays` and report it"),
+    "MG205": Code("bytes outside the cut changed", "report it: the cut must never produce this"),
+    "MG206": Code("a stub changed its signature", "list the method in `stays` and report it"),
+    "MG207": Code("a second run would change something", "report it: the cut must never produce this"),
+    "MG301": Code(
+        "file does not parse", "fix the syntax error first, or run under the Python it is written for"
+    ),
+    "MG302": Code(
+        "encoding or line ends that cannot be cut safely", "convert the file to UTF-8 with one line end"
+    ),
+    "MG303": Code("file not found", "check --root and the recipe"),
+    "MG304": Code("working tree has uncommitted changes", "commit them, or pass --allow-dirty"),
+    "MG305": Code("an interrupted write cannot be finished", "restore the named file, then run again"),
+    "MG306": Code("file changed while the cut was planned", "run again"),
+    "MG307": Code("another migrate is writing here", "wait for it to finish"),
+    "MG401": Code("recipe is wrong", "correct the named entry"),
+    "MG402": Code("no such slice", "name one of migration/slices, or give the path of a .toml file"),
+}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One reason why nothing was written; `where` names the method or file, `line` is 1-based, 0 if none."""
+
+    code: str
+    where: str
+    line: int
+    message: str
+
+    @property
+    def way_out(self) -> str:
+        return CATALOGUE[self.code].way_out
+
+
+class MigrationError(Exception):
+    """The run cannot go on (missing file, wrong recipe, dirty tree); carries a code of the catalogue."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.way_out = CATALOGUE[code].way_out

@@ -1,0 +1,33 @@
+"""Undefined and unused names of a module, as pyflakes sees them."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from dataclasses import dataclass
+
+from pyflakes import checker, messages
+
+_KINDS = (
+    messages.UndefinedName,
+    messages.UndefinedExport,
+    messages.UndefinedLocal,
+    messages.UnusedImport,
+    messages.UnusedVariable,
+    messages.RedefinedWhileUnused,
+    messages.ImportStarUsed,
+    messages.ImportShadowedByLoopVar,
+)
+
+
+@dataclass(frozen=True, order=True)
+class Flake:
+    """One finding without its position, so that moved code compares equal."""
+
+    kind: str
+    name: str
+
+
+def flakes(data: bytes, path: str) -> Counter[Flake]:
+    found = checker.Checker(ast.parse(data), filename=path).messages
+    return Counter(Flake(type(m).__name__, str(m.message_args[0])) for m in found if isinstance(m, _KINDS))

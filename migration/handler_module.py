@@ -1,0 +1,107 @@
+"""Text of the handler module: imports in order, Protocols, the handler class with the moved methods."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+
+from migration.names import ImportName, ImportPlan
+from migration.protocols import Handle, protocol_text
+from migration.recipe import Recipe
+
+_WIDTH = 110
+
+
+def import_lines(
+    imports: Iterable[ImportName], is_first_party: Callable[[str], bool], indent: str = ""
+) -> str:
+    """Import statements sorted as isort does it: by origin, plain ones first, then by module."""
+    groups: dict[int, list[ImportName]] = {}
+    for item in imports:
+        top = item.module.partition(".")[0]
+        origin = 0 if top in sys.stdlib_module_names else 2 if is_first_party(top) else 1
+        groups.setdefault(origin, []).append(item)
+    return "\n".join(_group(groups[origin], indent) for origin in sorted(groups))
+
+
+def _group(items: list[ImportName], indent: str) -> str:
+    lines: list[str] = []
+    for item in sorted(
+        (item for item in items if item.name is None), key=lambda item: item.module.casefold()
+    ):
+        lines.append(f"import {item.module}" + (f" as {item.alias}" if item.alias else ""))
+    named = [item for item in items if item.name is not None]
+    for module in sorted({item.module for item in named}, key=str.casefold):
+        plain = sorted(
+            {item.name or "" for item in named if item.module == module and not item.alias}, key=_name_key
+        )
+        if plain:
+            line = f"from {module} import {', '.join(plain)}"
+            if len(indent + line) > _WIDTH:
+                inner = "".join(f"{indent}    {name},\n" for name in plain)
+                line = f"from {module} import (\n{inner}{indent})"
+            lines.append(line)
+        aliased = sorted(item for item in named if item.module == module and item.alias)
+        lines += [f"from {module} import {item.name} as {item.alias}" for item in aliased]
+    return "".join(f"{indent}{line}\n" for line in lines)
+
+
+def _name_key(name: str) -> tuple[int, str]:
+    return (0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2), name.casefold()
+
+
+def handler_text(
+    recipe: Recipe,
+    handles: tuple[Handle, ...],
+    plan: ImportPlan,
+    type_imports: Iterable[ImportName],
+    methods: Iterable[str],
+    is_first_party: Callable[[str], bool],
+) -> str:
+    """The whole module with LF line ends; `methods` come indented by four spaces."""
+    protocols = [protocol_text(handle) for handle in handles]
+    methods = list(methods)
+    runtime = set(plan.runtime) | {ImportName("typing", "Protocol"), ImportName("typing", "Any")}
+    typing = (set(plan.typing) | set(type_imports)) - runtime
+    # What typing itself offers is there at run time anyway, and costs no import guard.
+    runtime |= {item for item in typing if item.module in ("typing", "collections.abc")}
+    typing -= runtime
+    if typing:
+        runtime.add(ImportName("typing", "TYPE_CHECKING"))
+    head = [
+        f'"""{recipe.section} of {recipe.source_class}: cut out of {recipe.source_file}."""',
+        "",
+        "from __future__ import annotations",
+        "",
+        import_lines(runtime, is_first_party),
+    ]
+    if typing:
+        head += ["if TYPE_CHECKING:", import_lines(typing, is_first_party, "    ")]
+    if plan.logger_lines:
+        head += [*(line for _, line in sorted(plan.logger_lines.items())), ""]
+    parts = ["\n".join(head), *protocols, _class_text(recipe, handles, methods)]
+    return "\n\n".join(part.strip("\n") + "\n" for part in parts)
+
+
+def _class_text(recipe: Recipe, handles: tuple[Handle, ...], methods: list[str]) -> str:
+    parameters = "".join(f", {handle.spec.name}: {handle.spec.protocol}" for handle in handles)
+    signature = f"    def __init__(self, *{parameters}) -> None:\n"
+    if len(signature) > _WIDTH:
+        each = "".join(f"        {handle.spec.name}: {handle.spec.protocol},\n" for handle in handles)
+        signature = f"    def __init__(\n        self,\n        *,\n{each}    ) -> None:\n"
+    stores = "".join(f"        self._{handle.spec.name} = {handle.spec.name}\n" for handle in handles)
+    views = ", ".join(f"{handle.spec.name}=worker" for handle in handles)
+    factory = (
+        "    @classmethod\n"
+        f"    def for_worker(cls, worker: Any) -> {recipe.handler_class}:\n"
+        '        """Every handle is the worker itself, seen as the part that the methods may touch."""\n'
+        f"        return cls({views})\n"
+    )
+    doc = (
+        f'    """{recipe.section}, without state of its own.\n\n'
+        "    Attributes stay on the worker and are looked up there at every use, so that rebinding,\n"
+        '    deletion and hasattr() mean what they meant.\n    """\n'
+    )
+    return f"class {recipe.handler_class}:\n" + "\n".join(
+        [doc, *([signature + stores, factory] if handles else []), *methods]
+    )

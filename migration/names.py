@@ -1,0 +1,270 @@
+"""Which names moved code needs, and how the handler module may get each without importing the worker.
+
+Four answers: a *runtime* import copied from the worker; a *type-only* import; a *lazy* import from
+the worker module at the start of the method (the name keeps the value that the worker has when the
+method is called, and no cycle arises); the worker's logger, made again under the same log name.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import symtable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from migration.errors import Refusal
+from migration.facts import dotted
+from migration.recipe import Recipe
+from migration.source import Source
+from migration.structure import FunctionNode
+from migration.tree import Tree
+
+_FUTURE = "from __future__ import annotations\n"
+
+
+@dataclass(frozen=True, order=True)
+class ImportName:
+    """`from module import name as alias`, or `import module as alias` when `name` is None."""
+
+    module: str
+    name: str | None = None
+    alias: str | None = None
+
+    @property
+    def bound(self) -> str:
+        return self.alias or self.name or self.module.partition(".")[0]
+
+
+@dataclass(frozen=True)
+class Binding:
+    kind: Literal["import", "definition", "assignment"]
+    context: Literal["plain", "typing", "guarded"]
+    node: ast.stmt
+    imported: ImportName | None = None
+
+
+@dataclass(frozen=True)
+class NeededNames:
+    """Free names of one method: evaluated when it is called, when it is defined, only in annotations."""
+
+    at_call: frozenset[str]
+    at_definition: frozenset[str]
+    in_annotations: frozenset[str]
+
+
+@dataclass
+class ImportPlan:
+    runtime: set[ImportName] = field(default_factory=set)
+    typing: set[ImportName] = field(default_factory=set)
+    lazy: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    logger_lines: dict[str, str] = field(default_factory=dict)
+    refusals: list[Refusal] = field(default_factory=list)
+
+    @property
+    def lazy_names(self) -> frozenset[str]:
+        return frozenset(name for names in self.lazy.values() for name in names)
+
+
+class ModuleNames:
+    """Module-level bindings of the worker file and what becomes of them."""
+
+    def __init__(self, source: Source, module: str, is_package: bool) -> None:
+        self.module = module
+        self.package = module if is_package else module.rpartition(".")[0]
+        self.bindings: dict[str, list[Binding]] = {}
+        self.has_star = False
+        self._collect(source.tree.body, "plain")
+        self.rebound = frozenset(
+            name for node in ast.walk(source.tree) if isinstance(node, ast.Global) for name in node.names
+        )
+
+    def _add(self, name: str, binding: Binding) -> None:
+        self.bindings.setdefault(name, []).append(binding)
+
+    def _collect(self, body: list[ast.stmt], context: Literal["plain", "typing", "guarded"]) -> None:
+        for node in body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                for alias in node.names:
+                    if alias.name == "*":
+                        self.has_star = True
+                        continue
+                    imported = self._imported(node, alias)
+                    self._add(imported.bound, Binding("import", context, node, imported))
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                self._add(node.name, Binding("definition", context, node))
+            else:
+                for name in _stored_names(node):
+                    self._add(name, Binding("assignment", context, node))
+                test = dotted(node.test) if isinstance(node, ast.If) else ""
+                typing = test.rpartition(".")[2] == "TYPE_CHECKING"
+                self._collect(getattr(node, "body", []), "typing" if typing else "guarded")
+                branches = [*getattr(node, "handlers", []), *getattr(node, "cases", [])]
+                for part in (getattr(node, "orelse", []), getattr(node, "finalbody", [])):
+                    self._collect(part, "guarded")
+                for branch in branches:
+                    self._collect(branch.body, "guarded")
+
+    def _imported(self, node: ast.Import | ast.ImportFrom, alias: ast.alias) -> ImportName:
+        if isinstance(node, ast.Import):
+            return ImportName(alias.name, None, alias.asname)
+        module = node.module or ""
+        if node.level:
+            base = self.package.split(".")
+            module = ".".join([*base[: len(base) - node.level + 1], *([module] if module else [])])
+        return ImportName(module, alias.name, alias.asname if alias.asname != alias.name else None)
+
+    def type_import(self, name: str) -> tuple[ImportName, ...] | None:
+        """How an annotation gets `name`: () for a builtin, None when it cannot."""
+        found = self.bindings.get(name)
+        if not found:
+            return () if hasattr(builtins, name) else None
+        imports = [binding.imported for binding in found if binding.imported]
+        if len(imports) == len(found) and (len(found) == 1 or all(i.name is None for i in imports)):
+            return tuple(imports)
+        if found[-1].kind == "definition" or found[-1].imported:
+            return (ImportName(self.module, name),)
+        # A type alias such as `Ids = list[int]`; any other variable is no type.
+        return (ImportName(self.module, name),) if name[:1].isupper() and not name.isupper() else None
+
+    def logger_line(self, name: str) -> str | None:
+        """The line that makes the worker's logger again, under the worker's log name."""
+        found = self.bindings.get(name, [])
+        node = found[0].node if len(found) == 1 and name not in self.rebound else None
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1 or found[0].context != "plain":
+            return None
+        call = node.value
+        if not (
+            isinstance(call, ast.Call) and dotted(call.func) == "logging.getLogger" and len(call.args) == 1
+        ):
+            return None
+        logging_import = [binding.imported for binding in self.bindings.get("logging", [])]
+        if logging_import != [ImportName("logging")]:
+            return None
+        argument = call.args[0]
+        if isinstance(argument, ast.Name) and argument.id == "__name__":
+            return f'{name} = logging.getLogger("{self.module}")'
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+            return f"{name} = logging.getLogger({ast.unparse(argument)})"
+        return None
+
+    def runtime_import(self, name: str, tree: Tree) -> tuple[ImportName, ...] | None:
+        """Imports that give `name` the value it has in the worker, None when only the worker knows it."""
+        found = self.bindings[name]
+        imports = [binding.imported for binding in found if binding.imported and binding.context == "plain"]
+        if len(imports) != len(found) or name in self.rebound:
+            return None
+        if len(imports) > 1 and not all(i.name is None and i.alias is None for i in imports):
+            return None
+        if any(i.name is not None and _rebinds(tree, i.module, i.name) for i in imports):
+            return None  # the worker froze the value at its own import; only its copy is the same
+        return tuple(imports)
+
+
+def _stored_names(node: ast.stmt) -> Iterator[str]:
+    """Names that a module-level statement binds itself (not in the statements of its body)."""
+    stack: list[ast.AST] = [node]
+    while stack:
+        current = stack.pop()
+        for child in ast.iter_child_nodes(current):
+            if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+                yield child.id
+            if not isinstance(child, ast.stmt | ast.ExceptHandler | ast.Lambda):
+                stack.append(child)
+
+
+def _rebinds(tree: Tree, module: str, name: str) -> bool:
+    """True when `module` is in the tree and one of its functions rebinds its global `name`."""
+    base = module.replace(".", "/")
+    data = tree.read(f"{base}.py") or tree.read(f"{base}/__init__.py") or b""
+    if b"global" not in data:
+        return False
+    return any(name in node.names for node in ast.walk(ast.parse(data)) if isinstance(node, ast.Global))
+
+
+def needed_names(node: FunctionNode, code: str) -> NeededNames:
+    """Free names of a method; `code` is its text at module level (decorators included, dedented).
+
+    `symtable` under `from __future__ import annotations` sees exactly what runs.
+    """
+    table = symtable.symtable(_FUTURE + code, "<moved>", "exec")
+    function = next(child for child in table.get_children() if child.get_name() == node.name)
+    at_call: set[str] = set()
+    stack = [function]
+    while stack:
+        scope = stack.pop()
+        stack += scope.get_children()
+        at_call |= {s.get_name() for s in scope.get_symbols() if s.is_global() and s.is_referenced()}
+    at_definition = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
+    local = {s.get_name() for s in function.get_symbols() if s.is_local()}
+    in_annotations = set(annotation_names(node)) - local
+    return NeededNames(frozenset(at_call), frozenset(at_definition), frozenset(in_annotations))
+
+
+def annotation_names(node: ast.AST) -> Iterator[str]:
+    """Names in every annotation below `node`, those inside string annotations too."""
+    for child in ast.walk(node):
+        annotation = getattr(child, "annotation", None)
+        for part in (annotation, getattr(child, "returns", None)):
+            if isinstance(part, ast.expr):
+                yield from type_names(part)
+
+
+def type_names(annotation: ast.expr) -> Iterator[str]:
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        try:
+            yield from type_names(ast.parse(annotation.value, mode="eval").body)
+        except SyntaxError:
+            return
+    elif isinstance(annotation, ast.Subscript) and dotted(annotation.value).rpartition(".")[2] == "Literal":
+        yield from type_names(annotation.value)
+    elif isinstance(annotation, ast.Name):
+        yield annotation.id
+    else:
+        for child in ast.iter_child_nodes(annotation):
+            if isinstance(child, ast.expr):
+                yield from type_names(child)
+
+
+def plan_imports(
+    needs: Iterable[tuple[FunctionNode, NeededNames]],
+    names: ModuleNames,
+    class_names: frozenset[str],
+    recipe: Recipe,
+    tree: Tree,
+) -> ImportPlan:
+    """Decide for every needed name of every method; what cannot be had soundly is refused (MG013-MG016)."""
+    plan = ImportPlan()
+    type_only: set[str] = set()
+    for node, needed in needs:
+        lazy: list[str] = []
+        for name in sorted(needed.at_definition):
+            imports = names.runtime_import(name, tree) if name in names.bindings else ()
+            if name in class_names or imports is None:
+                message = f"{name} is read when the method is defined"
+                plan.refusals.append(Refusal("MG013", node.name, node.lineno, message))
+            plan.runtime.update(imports or ())
+        for name in sorted(needed.at_call):
+            if name not in names.bindings:
+                if names.has_star and not hasattr(builtins, name):
+                    message = f"{name} comes from a star import"
+                    plan.refusals.append(Refusal("MG016", node.name, node.lineno, message))
+                continue
+            if name in names.rebound:
+                message = f"{name} is rebound with `global`; a call in between would not be seen"
+                plan.refusals.append(Refusal("MG014", node.name, node.lineno, message))
+            elif (line := names.logger_line(name)) is not None:
+                plan.logger_lines[name] = line
+                plan.runtime.add(ImportName("logging"))
+            elif (imports := names.runtime_import(name, tree)) is not None:
+                plan.runtime.update(imports)
+            else:
+                lazy.append(name)
+        if lazy:
+            plan.lazy[node.name] = tuple(lazy)
+        type_only |= needed.in_annotations
+    for name in sorted(type_only):
+        plan.typing.update(names.type_import(name) or ())
+    plan.typing -= plan.runtime
+    return plan

@@ -1,0 +1,242 @@
+"""Minimal Protocols of the handles: the members that moved code uses, typed from evidence in the class."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from migration.facts import READING, WRITING, MethodFacts, SelfUse, is_static
+from migration.names import ImportName, ModuleNames, type_names
+from migration.recipe import HandleSpec, Recipe
+from migration.structure import ClassOutline, FunctionNode
+
+_LITERALS = {int: "int", str: "str", float: "float", bool: "bool", bytes: "bytes", type(None): "None"}
+_DISPLAYS: dict[type[ast.expr], str] = {
+    ast.List: "list[Any]",
+    ast.ListComp: "list[Any]",
+    ast.Dict: "dict[Any, Any]",
+    ast.DictComp: "dict[Any, Any]",
+    ast.Set: "set[Any]",
+    ast.SetComp: "set[Any]",
+}
+_CALLS = {"list": "list[Any]", "dict": "dict[Any, Any]", "set": "set[Any]"} | {
+    name: name for name in ("int", "str", "float", "bool", "bytes")
+}
+
+_NEEDS_MEMBER = READING | WRITING | {"delete"}
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member of a Protocol. `evidence` says how its type is known, `used_by` cites `method:line`."""
+
+    name: str
+    text: str
+    written: bool
+    lazy: bool
+    evidence: str
+    used_by: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Handle:
+    spec: HandleSpec
+    members: tuple[Member, ...]
+
+
+class MemberTypes:
+    """What the class body says about the type of each attribute."""
+
+    def __init__(self, outline: ClassOutline, facts: Mapping[int, MethodFacts], names: ModuleNames) -> None:
+        self.names = names
+        self.imports: set[ImportName] = set()
+        self._annotated: dict[str, ast.expr] = {}
+        self._values: dict[str, list[tuple[ast.expr, FunctionNode | None]]] = {}
+        self._class_level: set[str] = set()
+        self._writes: dict[str, int] = {}
+        self._init: set[str] = set()
+        self._methods = {method.name: method.node for method in outline.methods}
+        for statement in outline.node.body:
+            self._note(statement, None, None)
+        for method in outline.methods:
+            found = facts[id(method.node)]
+            for node in ast.walk(method.node):
+                self._note(node, found.self_name, method.node)
+            for use in found.uses:
+                if use.attribute and use.kind in ("write", "setattr"):
+                    self._writes[use.attribute] = self._writes.get(use.attribute, 0) + 1
+                    if method.name == "__init__":
+                        self._init.add(use.attribute)
+
+    def _note(self, node: ast.AST, self_name: str | None, method: FunctionNode | None) -> None:
+        if isinstance(node, ast.AnnAssign):
+            targets: list[ast.expr] = [node.target]
+            value: ast.expr | None = node.value
+        elif isinstance(node, ast.Assign):
+            targets, value = node.targets, node.value
+        else:
+            return
+        for target in targets:
+            if method is None and isinstance(target, ast.Name):
+                name = target.id
+                self._class_level.add(name)
+            elif (
+                method is not None
+                and isinstance(target, ast.Attribute)
+                and isinstance(target.value, ast.Name)
+                and target.value.id == self_name
+            ):
+                name = target.attr
+            else:
+                continue
+            if isinstance(node, ast.AnnAssign):
+                self._annotated.setdefault(name, node.annotation)
+            if value is not None:
+                self._values.setdefault(name, []).append((value, method))
+
+    def is_lazy(self, name: str) -> bool:
+        """Created outside __init__: hasattr() is False until then."""
+        declared = name in self._init or name in self._class_level or name in self._methods
+        return name in self._writes and not declared
+
+    def of(self, name: str) -> tuple[str, str]:
+        """(type text, evidence) of an attribute; Any when the class does not say."""
+        if name in self._annotated:
+            text = self._importable(self._annotated[name])
+            return (text, "annotation") if text else ("Any", "annotation is not importable")
+        values = self._values.get(name, [])
+        at_class = sum(method is None for _, method in values)
+        if len(values) - at_class != self._writes.get(name, 0):
+            return "Any", "bound by unpacking, loops or setattr"
+        kinds = [self._value_type(value, method) for value, method in values]
+        texts = sorted({text for text in kinds if text})
+        if not texts or None in kinds or texts == ["None"]:
+            return "Any", "no evidence"
+        plain = [text for text in texts if text != "None"]
+        if len(plain) > 1:
+            return "Any", "assigned " + ", ".join(plain)
+        return " | ".join(
+            [*plain, *(["None"] if "None" in texts and "None" not in plain[0] else [])]
+        ), "assignment"
+
+    def _importable(self, annotation: ast.expr) -> str | None:
+        found: set[ImportName] = set()
+        for name in type_names(annotation):
+            imports = self.names.type_import(name)
+            if imports is None:
+                return None
+            found.update(imports)
+        self.imports |= found
+        return str(annotation.value) if isinstance(annotation, ast.Constant) else ast.unparse(annotation)
+
+    def _value_type(self, value: ast.expr, method: FunctionNode | None) -> str | None:
+        if isinstance(value, ast.Constant):
+            return _LITERALS.get(type(value.value))
+        if type(value) in _DISPLAYS:
+            return _DISPLAYS[type(value)]
+        if isinstance(value, ast.Name) and method is not None:
+            arguments = method.args
+            for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+                if arg.arg == value.id and arg.annotation is not None and not _rebinds(method, value.id):
+                    return self._importable(arg.annotation)
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+            name = value.func.id
+            if name in _CALLS:
+                return _CALLS[name]
+            bindings = self.names.bindings.get(name, [])
+            if len(bindings) == 1 and isinstance(bindings[0].node, ast.ClassDef):
+                return self._importable(value.func)
+        return None
+
+    def signature(self, node: FunctionNode, indent: str, width: int = 110) -> str:
+        """`def` lines of a Protocol method with the exact parameters; what is not annotated is Any."""
+        head = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
+        parts = self._parameters(node.args)
+        if is_static(node):
+            parts.insert(0, "self")
+        plain = is_static(node) or not node.decorator_list  # any other decorator may change what comes back
+        result = (self._importable(node.returns) if node.returns and plain else None) or "Any"
+        line = f"{indent}{head} {node.name}({', '.join(parts)}) -> {result}: ..."
+        if len(line) <= width:
+            return line
+        inner = "".join(f"{indent}    {part},\n" for part in parts)
+        return f"{indent}{head} {node.name}(\n{inner}{indent}) -> {result}: ..."
+
+    def _parameters(self, arguments: ast.arguments) -> list[str]:
+        positional = [*arguments.posonlyargs, *arguments.args]
+        first_default = len(positional) - len(arguments.defaults)
+        parts: list[str] = []
+        for index, arg in enumerate(positional):
+            text = arg.arg if index == 0 else self._parameter(arg)
+            parts.append(text + (" = ..." if index >= first_default else ""))
+            if index + 1 == len(arguments.posonlyargs):
+                parts.append("/")
+        if arguments.vararg:
+            parts.append("*" + self._parameter(arguments.vararg))
+        elif arguments.kwonlyargs:
+            parts.append("*")
+        for arg, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+            parts.append(self._parameter(arg) + (" = ..." if default is not None else ""))
+        if arguments.kwarg:
+            parts.append("**" + self._parameter(arguments.kwarg))
+        return parts
+
+    def _parameter(self, arg: ast.arg) -> str:
+        return f"{arg.arg}: {(self._importable(arg.annotation) if arg.annotation else None) or 'Any'}"
+
+    def member(self, name: str, uses: Iterable[tuple[str, SelfUse]]) -> Member:
+        """The Protocol member for all uses of one attribute."""
+        cited = tuple(uses)
+        written = any(use.kind in WRITING or use.kind in ("delete", "delattr") for _, use in cited)
+        used_by = tuple(f"{method}:{use.line}" for method, use in cited)
+        node = self._methods.get(name)
+        decorators = {getattr(d, "id", "") for d in node.decorator_list} if node is not None else set()
+        if node is not None and not written and "property" not in decorators:
+            return Member(name, self.signature(node, "    "), False, False, "definition", used_by)
+        if node is not None and "property" in decorators:
+            text, evidence = (self._importable(node.returns) if node.returns else None) or "Any", "property"
+        else:
+            text, evidence = self.of(name)
+        body = f"    {name}: {text}" if written else f"    @property\n    def {name}(self) -> {text}: ..."
+        return Member(name, body, written, self.is_lazy(name), evidence, used_by)
+
+
+def _rebinds(method: FunctionNode, name: str) -> bool:
+    return any(
+        isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(method)
+    )
+
+
+def handles(recipe: Recipe, uses: Iterable[tuple[str, SelfUse]], types: MemberTypes) -> tuple[Handle, ...]:
+    """The handles of a recipe with their members, in the recipe's order; unused handles are left out."""
+    by_name: dict[str, list[tuple[str, SelfUse]]] = {}
+    for method, use in uses:
+        assert use.attribute is not None
+        by_name.setdefault(use.attribute, []).append((method, use))
+    found: list[Handle] = []
+    for spec in recipe.handles:
+        names = sorted(name for name in by_name if recipe.handle_for(name) is spec)
+        # hasattr() alone needs no member: the question is put to the object.
+        asked = [name for name in names if any(use.kind in _NEEDS_MEMBER for _, use in by_name[name])]
+        if names:
+            found.append(Handle(spec, tuple(types.member(name, by_name[name]) for name in asked)))
+    return tuple(found)
+
+
+def protocol_text(handle: Handle) -> str:
+    """Source of one Protocol; attributes that the handler writes are plain, the others read-only."""
+    lazy = [member.name for member in handle.members if member.lazy]
+    doc = f'    """{handle.spec.doc}'
+    if lazy:
+        note = f"Created on first use, so hasattr() may be False: {', '.join(lazy)}."
+        doc += "\n\n" + textwrap.fill(note, 106, initial_indent="    ", subsequent_indent="    ") + "\n    "
+    parts = [f"class {handle.spec.protocol}(Protocol):", doc + '"""']
+    attributes = [member.text for member in handle.members if member.written]
+    if attributes:
+        parts += ["", *attributes]
+    for member in handle.members:
+        if not member.written:
+            parts += ["", member.text]
+    return "\n".join(parts) + "\n"

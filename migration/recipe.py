@@ -1,0 +1,173 @@
+"""A slice recipe: what moves where, anchored on names, read from TOML.
+
+Every error in the file is collected and reported at once (MG401), never only the first.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from migration.errors import MigrationError
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class HandleSpec:
+    """A narrow, typed view of the worker: attributes listed here are reached through this handle.
+
+    Exactly one handle of a recipe is the `rest`: it carries whatever no other one lists.
+    """
+
+    name: str
+    protocol: str
+    doc: str
+    attributes: tuple[str, ...]
+    rest: bool
+
+
+@dataclass(frozen=True)
+class Recipe:
+    name: str
+    source_file: str
+    source_class: str
+    section: str
+    target_file: str
+    handler_class: str
+    handles: tuple[HandleSpec, ...]
+    stays: tuple[str, ...] = ()
+    late_bound: tuple[str, ...] = ()
+    decorators: tuple[str, ...] = ()
+
+    @property
+    def source_module(self) -> str:
+        return module_name(self.source_file)
+
+    @property
+    def target_module(self) -> str:
+        return module_name(self.target_file)
+
+    def handle_for(self, attribute: str) -> HandleSpec:
+        for handle in self.handles:
+            if attribute in handle.attributes:
+                return handle
+        return next(handle for handle in self.handles if handle.rest)
+
+
+def module_name(path: str) -> str:
+    """`a/b/c.py` -> `a.b.c`, `a/b/__init__.py` -> `a.b`."""
+    parts = PurePosixPath(path).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+_TABLES: dict[str, dict[str, type]] = {
+    "": {"schema": int, "name": str, "source": dict, "target": dict, "handles": list},
+    "source": {"file": str, "class": str, "section": str, "stays": list, "decorators": list},
+    "target": {"file": str, "class": str, "late_bound": list},
+    "handles": {"name": str, "protocol": str, "doc": str, "attributes": list, "rest": bool},
+}
+_OPTIONAL = {"stays", "decorators", "late_bound", "attributes", "rest"}
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def check(self, table: Mapping[str, Any], schema: str, where: str) -> None:
+        known = _TABLES[schema]
+        for key in table.keys() - known.keys():
+            near = difflib.get_close_matches(key, known, 1)
+            self.problems.append(
+                f"{where}{key}: unknown entry" + (f", did you mean {near[0]}?" if near else "")
+            )
+        for key, kind in known.items():
+            if key not in table:
+                if key not in _OPTIONAL:
+                    self.problems.append(f"{where}{key}: missing")
+            elif type(table[key]) is not kind:
+                self.problems.append(f"{where}{key}: must be {kind.__name__}, is {table[key]!r}")
+            elif kind is list and schema != "" and not all(isinstance(item, str) for item in table[key]):
+                self.problems.append(f"{where}{key}: must be a list of strings")
+
+    def identifier(self, where: str, value: Any) -> None:
+        if isinstance(value, str) and not value.isidentifier():
+            self.problems.append(f"{where}: {value!r} is not a Python name")
+
+    def path(self, where: str, value: Any) -> None:
+        if not isinstance(value, str):
+            return
+        path = PurePosixPath(value)
+        parts = path.with_suffix("").parts
+        if path.suffix != ".py" or path.is_absolute() or not all(part.isidentifier() for part in parts):
+            self.problems.append(f"{where}: {value!r} must be a relative path of an importable .py file")
+
+
+def parse_recipe(text: str, where: str) -> Recipe:
+    """Recipe from TOML text; raises MG401 with every problem found."""
+    reader = _Reader()
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise MigrationError("MG401", f"{where}: {error}") from error
+    reader.check(data, "", "")
+    if not reader.problems:
+        if data["schema"] != SCHEMA:
+            reader.problems.append(f"schema: this version reads schema {SCHEMA}, not {data['schema']}")
+        reader.check(data["source"], "source", "source.")
+        reader.check(data["target"], "target", "target.")
+        for index, handle in enumerate(data["handles"]):
+            if not isinstance(handle, dict):
+                reader.problems.append(f"handles[{index}]: must be a table")
+                continue
+            reader.check(handle, "handles", f"handles[{index}].")
+            reader.identifier(f"handles[{index}].name", handle.get("name"))
+            reader.identifier(f"handles[{index}].protocol", handle.get("protocol"))
+        for table in ("source", "target"):
+            reader.path(f"{table}.file", data[table].get("file"))
+            reader.identifier(f"{table}.class", data[table].get("class"))
+    if not reader.problems:
+        _check_handles(reader, data)
+    if reader.problems:
+        raise MigrationError("MG401", f"{where}: " + "; ".join(reader.problems))
+    source, target = data["source"], data["target"]
+    return Recipe(
+        name=data["name"],
+        source_file=source["file"],
+        source_class=source["class"],
+        section=source["section"],
+        target_file=target["file"],
+        handler_class=target["class"],
+        handles=tuple(
+            HandleSpec(
+                h["name"], h["protocol"], h["doc"], tuple(h.get("attributes", ())), h.get("rest", False)
+            )
+            for h in data["handles"]
+        ),
+        stays=tuple(source.get("stays", ())),
+        late_bound=tuple(target.get("late_bound", ())),
+        decorators=tuple(source.get("decorators", ())),
+    )
+
+
+def _check_handles(reader: _Reader, data: Mapping[str, Any]) -> None:
+    handles = data["handles"]
+    if sum(handle.get("rest", False) for handle in handles) != 1:
+        reader.problems.append("handles: exactly one must have `rest = true`")
+    seen: dict[str, str] = {}
+    for handle in handles:
+        for kind in ("name", "protocol"):
+            if seen.setdefault(f"{kind} {handle[kind]}", handle["name"]) != handle["name"] or (
+                sum(other[kind] == handle[kind] for other in handles) > 1
+            ):
+                reader.problems.append(f"handles: {kind} {handle[kind]} is used twice")
+        for attribute in handle.get("attributes", ()):
+            owner = seen.setdefault(f"attribute {attribute}", handle["name"])
+            if owner != handle["name"]:
+                reader.problems.append(f"handles: {attribute} is listed by {owner} and {handle['name']}")
+    if data["target"]["class"] in {handle["protocol"] for handle in handles}:
+        reader.problems.append("target.class: also the name of a protocol")

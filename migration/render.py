@@ -1,0 +1,137 @@
+"""Terminal tables."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from migration.cut import CutClean, CutOutcome, CutPlan
+from migration.errors import CATALOGUE
+from migration.inventory import Inventory, MethodReport
+
+
+def inventory(found: Inventory) -> None:
+    console = Console()
+    others = f" (also here: {', '.join(found.other_classes)})" if found.other_classes else ""
+    lines = found.last_line - found.first_line + 1
+    console.print(
+        f"[bold]{found.class_name}[/] in {escape(found.path)}: {lines} lines{others}", highlight=False
+    )
+    sections = Table(
+        "section", "lines", "methods", "lines in methods", title="Sections", title_justify="left"
+    )
+    for section in found.sections:
+        title = escape(section.title) if section.title else "[dim](no banner)[/]"
+        span = f"{section.first_line}-{section.last_line}"
+        sections.add_row(title, span, str(section.methods), str(section.method_lines))
+    console.print(sections)
+    methods = Table("method", "line", "length", "reads", "writes", "calls", "worth knowing", title="Methods")
+    methods.title_justify = "left"
+    section_title: str | None = ""
+    for method in found.methods:
+        if method.section != section_title:
+            section_title = method.section
+            methods.add_section()
+            methods.add_row(f"[bold]{escape(section_title or '(no banner)')}[/]")
+        counts = (len(method.reads), len(method.writes), len(method.calls))
+        methods.add_row(
+            method.name,
+            str(method.first_line),
+            str(method.lines),
+            *(str(count or "") for count in counts),
+            escape("; ".join(_hazards(method))),
+        )
+    console.print(methods)
+    duplicates = sorted({method.name for method in found.methods if method.other_definitions})
+    console.print(
+        f"{len(found.methods)} methods, {len(found.attributes)} attributes, "
+        f"{len(found.lazy_attributes)} created outside __init__, {len(duplicates)} defined more than once",
+        highlight=False,
+    )
+    if found.lazy_attributes:
+        console.print("created outside __init__: " + ", ".join(found.lazy_attributes), highlight=False)
+
+
+def _hazards(method: MethodReport) -> list[str]:
+    notes: list[str] = []
+    if method.other_definitions:
+        notes.append("also defined at line " + ", ".join(map(str, method.other_definitions)))
+    if method.creates_lazily:
+        notes.append("creates " + ", ".join(method.creates_lazily))
+    kinds: dict[str, list[str]] = {}
+    for item in method.reflection:
+        kinds.setdefault(item.kind, []).append(item.attribute or f"line {item.line}")
+    notes += [f"{kind} {', '.join(dict.fromkeys(names))}" for kind, names in kinds.items()]
+    if method.method_references:
+        notes.append("passes " + ", ".join(method.method_references))
+    if method.nested_over_self:
+        notes.append("closes over self: " + ", ".join(method.nested_over_self))
+    if method.self_escapes:
+        notes.append("bare self at line " + ", ".join(map(str, method.self_escapes)))
+    if method.collectives:
+        notes.append("collective " + ", ".join(f"{name}:{line}" for name, line in method.collectives))
+    if method.environment:
+        notes.append("env " + ", ".join(f"{name}:{line}" for name, line in method.environment))
+    return notes
+
+
+def outcome(found: CutOutcome, *, written: bool) -> None:
+    console = Console()
+    if isinstance(found, CutClean):
+        console.print(f"{found.recipe.name}: nothing to do, {len(found.methods)} methods are stubs already")
+    elif isinstance(found, CutPlan):
+        _plan(console, found, written=written)
+    else:
+        table = Table(
+            "code", "where", "line", "why", "way out", title=f"{found.recipe.name}: refused, nothing written"
+        )
+        for refusal in found.refusals:
+            why = f"{CATALOGUE[refusal.code].title}: {refusal.message}"
+            line = str(refusal.line or "")
+            table.add_row(refusal.code, escape(refusal.where), line, escape(why), escape(refusal.way_out))
+        console.print(table)
+
+
+def _plan(console: Console, found: CutPlan, *, written: bool) -> None:
+    recipe, proof = found.recipe, found.proof
+    verb = "moved" if written else "would move"
+    console.print(
+        f"[bold]{recipe.name}[/]: {verb} {proof.methods} methods of {recipe.source_class} "
+        f"to {recipe.handler_class} in {recipe.target_file}",
+        highlight=False,
+    )
+    renames = dict(proof.renames)
+    table = Table(
+        "handle", "protocol", "members", "written", "uses", title="self became", title_justify="left"
+    )
+    for handle in found.handles:
+        table.add_row(
+            f"self._{handle.spec.name}",
+            handle.spec.protocol,
+            str(len(handle.members)),
+            ", ".join(member.name for member in handle.members if member.written),
+            str(renames.get(handle.spec.name, 0)),
+        )
+    console.print(table)
+    console.print(
+        f"verified: both files compile; {proof.methods} moved bodies equal the originals with the handles "
+        f"taken out; {proof.methods} signatures kept; {proof.comments} comments conserved; "
+        f"{proof.bytes_untouched} bytes outside the cut identical; no new undefined or unused name; "
+        "a second run changes nothing",
+        highlight=False,
+    )
+    for method, names in proof.lazy_imports:
+        console.print(f"  {method} takes from the worker at each call: {', '.join(names)}", highlight=False)
+    if proof.imports_removed:
+        console.print(
+            f"  imports only they used, removed: {', '.join(proof.imports_removed)}", highlight=False
+        )
+    for note in found.notes:
+        console.print(f"  note: {escape(note)}", highlight=False)
+    for change in found.changes:
+        size = change.after.count(b"\n") - (change.before or b"").count(b"\n")
+        console.print(
+            f"  {'new' if change.before is None else 'changed'} {change.path} ({size:+} lines)",
+            highlight=False,
+        )

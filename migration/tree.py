@@ -1,0 +1,64 @@
+"""The files of a repository as the planners see them: read-only, root-relative, replaceable in tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+_SKIPPED = {"__pycache__", "node_modules", "out", "build", "dist", "site-packages"}
+
+
+class Tree(Protocol):
+    def read(self, path: str) -> bytes | None:
+        """Bytes of a file, None where there is none. Paths are relative to the root, with `/`."""
+
+    def is_dir(self, path: str) -> bool: ...
+
+    def python_files(self) -> Iterator[str]:
+        """Every .py file of the project, without environments, caches and run outputs."""
+
+
+@dataclass(frozen=True)
+class DiskTree:
+    root: Path
+
+    def read(self, path: str) -> bytes | None:
+        file = self.root / path
+        return file.read_bytes() if file.is_file() else None
+
+    def is_dir(self, path: str) -> bool:
+        return (self.root / path).is_dir()
+
+    def python_files(self) -> Iterator[str]:
+        for folder, folders, files in os.walk(self.root):
+            folders[:] = sorted(
+                name
+                for name in folders
+                if not name.startswith(".")
+                and name not in _SKIPPED
+                and not os.path.exists(os.path.join(folder, name, "pyvenv.cfg"))
+            )
+            base = Path(folder).relative_to(self.root)
+            yield from ((base / name).as_posix() for name in sorted(files) if name.endswith(".py"))
+
+
+@dataclass(frozen=True)
+class OverlayTree:
+    """A tree with some files replaced: how a result is looked at before it is written."""
+
+    base: Tree
+    files: Mapping[str, bytes]
+
+    def read(self, path: str) -> bytes | None:
+        return self.files[path] if path in self.files else self.base.read(path)
+
+    def is_dir(self, path: str) -> bool:
+        return self.base.is_dir(path) or any(name.startswith(f"{path}/") for name in self.files)
+
+    def python_files(self) -> Iterator[str]:
+        seen = set(self.files)
+        yield from sorted(seen)
+        yield from (path for path in self.base.python_files() if path not in seen)

@@ -1,0 +1,75 @@
+"""Where other files of the repository lean on the worker module: patches, overrides, borrowed imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from migration.facts import dotted
+from migration.recipe import Recipe, module_name
+from migration.tree import Tree
+
+
+@dataclass(frozen=True)
+class Override:
+    """A place that replaces a method on the worker class or on an instance."""
+
+    method: str
+    path: str
+    line: int
+    subclass: bool
+
+
+def overrides(tree: Tree, recipe: Recipe, methods: Collection[str]) -> tuple[Override, ...]:
+    """Subclasses that define, and code that assigns or patches, one of `methods` outside the worker."""
+    found: list[Override] = []
+    wanted = re.compile(rb"\b(?:" + b"|".join(re.escape(name).encode() for name in sorted(methods)) + rb")\b")
+    for path in tree.python_files():
+        data = tree.read(path) or b""
+        if path in (recipe.source_file, recipe.target_file) or not wanted.search(data):
+            continue
+        try:
+            module = ast.parse(data)
+        except (SyntaxError, ValueError):
+            continue
+        for node in ast.walk(module):
+            found += _overrides_at(node, path, recipe.source_class, methods)
+    return tuple(found)
+
+
+def _overrides_at(node: ast.AST, path: str, worker: str, methods: Collection[str]) -> list[Override]:
+    if isinstance(node, ast.ClassDef) and any(
+        dotted(base).rpartition(".")[2] == worker for base in node.bases
+    ):
+        bodies = [s for s in node.body if isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef)]
+        return [Override(s.name, path, s.lineno, True) for s in bodies if s.name in methods]
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in methods:
+        return [Override(node.attr, path, node.lineno, False)]
+    if isinstance(node, ast.Call) and len(node.args) >= 2:
+        name = node.args[1]
+        if dotted(node.func).rpartition(".")[2] in ("setattr", "object") and isinstance(name, ast.Constant):
+            if name.value in methods:
+                return [Override(str(name.value), path, node.lineno, False)]
+    return []
+
+
+def borrowed(tree: Tree, recipe: Recipe, names: Collection[str]) -> dict[str, str]:
+    """name -> file, for names that a file which mentions the worker module also mentions.
+
+    Text is enough here: a false hit only keeps an import that could have gone.
+    """
+    if not names:
+        return {}
+    worker = recipe.source_module.rpartition(".")[2].encode()
+    found: dict[str, str] = {}
+    for path in tree.python_files():
+        if path in (recipe.source_file, recipe.target_file) or module_name(path) == recipe.source_module:
+            continue
+        data = tree.read(path) or b""
+        if worker in data:
+            for name in names:
+                if re.search(rb"\b" + re.escape(name).encode() + rb"\b", data):
+                    found.setdefault(name, path)
+    return found

@@ -565,6 +565,7 @@ class BatchGenWorker:
 		with_gpu = [i for i in local_ids if self._local_to_global_id(i) in self._sequences_with_gpu_kv]
 		if with_gpu:
 			self._release_gpu_kv_pages(with_gpu)
+		self._release_kda_state_slots([self._local_to_global_id(i) for i in local_ids])
 		self._release_host_kv_pages(uuids)
 		for uuid in uuids:
 			seq = self.global_batch.get_sequence(uuid)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pyflakes import checker, messages
 
@@ -28,6 +29,8 @@ class Flake:
     name: str
 
 
+@lru_cache(maxsize=8)
 def flakes(data: bytes, path: str) -> Counter[Flake]:
+    """Findings of one file. The counter is shared between callers: do not change it."""
     found = checker.Checker(ast.parse(data), filename=path).messages
     return Counter(Flake(type(m).__name__, str(m.message_args[0])) for m in found if isinstance(m, _KINDS))

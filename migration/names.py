@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 import symtable
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -145,8 +146,9 @@ class ModuleNames:
         argument = call.args[0]
         if isinstance(argument, ast.Name) and argument.id == "__name__":
             return f'{name} = logging.getLogger("{self.module}")'
-        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-            return f"{name} = logging.getLogger({ast.unparse(argument)})"
+        text = argument.value if isinstance(argument, ast.Constant) else None
+        if isinstance(text, str) and re.fullmatch(r"[\w.]+", text):
+            return f'{name} = logging.getLogger("{text}")'
         return None
 
     def runtime_import(self, name: str, tree: Tree) -> tuple[ImportName, ...] | None:

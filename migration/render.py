@@ -26,7 +26,11 @@ def inventory(found: Inventory) -> None:
         span = f"{section.first_line}-{section.last_line}"
         sections.add_row(title, span, str(section.methods), str(section.method_lines))
     console.print(sections)
-    methods = Table("method", "line", "length", "reads", "writes", "calls", "worth knowing", title="Methods")
+    methods = Table(title="Methods")
+    methods.add_column("method", no_wrap=True)
+    for name in ("line", "length", "reads", "writes", "calls"):
+        methods.add_column(name, justify="right", no_wrap=True)
+    methods.add_column("worth knowing", overflow="fold", ratio=1)
     methods.title_justify = "left"
     section_title: str | None = ""
     for method in found.methods:

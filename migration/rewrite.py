@@ -59,12 +59,14 @@ def moved_text(
             column = use.column + len((facts.self_name or "").encode())
             insertions.setdefault(use.line, []).append((column, f"._{handle}".encode()))
     base = source.indent_of(method.node.lineno)
-    prologue: dict[int, bytes] = {}
+    prologue: dict[int, list[bytes]] = {}
     if lazy_import is not None:
         line, inside = _prologue(source, method.node)
         if inside is None:
             indent = source.indent_of(method.node.body[-1].lineno)
-            prologue[line] = indent + lazy_import.encode() + source.eol
+            prologue[line] = [indent + lazy_import.encode() + source.eol]
+            if not source.lines[line - 1].lstrip().startswith((b"from ", b"import ", source.eol)):
+                prologue[line].append(source.eol)
         else:
             insertions.setdefault(line, []).append((inside, f"{lazy_import}; ".encode()))
 
@@ -72,7 +74,7 @@ def moved_text(
         text = source.lines[line - 1]
         for column, inserted in sorted(insertions.get(line, ()), reverse=True):
             text = text[:column] + inserted + text[column:]
-        return [prologue[line], text] if line in prologue else [text]
+        return [*prologue.get(line, ()), text]
 
     return reindent(source, method.block_start, method.block_end, base, edit)
 

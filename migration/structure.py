@@ -78,11 +78,12 @@ def outline(source: Source, class_name: str | None = None) -> ClassOutline:
 
 def _methods(source: Source, node: ast.ClassDef) -> list[Method]:
     found: list[Method] = []
+    own = frozenset(comment.line for comment in source.comments if comment.own_line)
 
     def visit(body: list[ast.stmt], conditional: bool) -> None:
         for statement in body:
             if isinstance(statement, FunctionNode):
-                found.append(_method(source, statement, conditional))
+                found.append(_method(source, statement, conditional, own))
             elif not isinstance(statement, ast.ClassDef):
                 for field in ("body", "orelse", "finalbody"):
                     visit(getattr(statement, field, []), True)
@@ -93,17 +94,12 @@ def _methods(source: Source, node: ast.ClassDef) -> list[Method]:
     return found
 
 
-def _method(source: Source, node: FunctionNode, conditional: bool) -> Method:
+def _method(source: Source, node: FunctionNode, conditional: bool, own: frozenset[int]) -> Method:
     first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
     last = node.end_lineno or node.lineno
     indent = source.indent_of(first)
-    own = {comment.line: comment for comment in source.comments if comment.own_line}
     start = first
-    while (
-        (above := own.get(start - 1)) is not None
-        and source.indent_of(above.line) == indent
-        and not _is_banner(source, above.line)
-    ):
+    while start - 1 in own and source.indent_of(start - 1) == indent and not _is_banner(source, start - 1):
         start -= 1
     # Comments indented deeper than the definition close its body, across blank lines.
     end, line = last, last + 1

@@ -97,9 +97,12 @@ def _plan(recipe: Recipe, tree: Tree) -> CutOutcome:
     refusals = [*_target_refusals(recipe, tree)]
     for method in moving:
         refusals += method_refusals(source, shape, method, facts[id(method.node)], recipe)
+    refused = {refusal.where for refusal in refusals}
+    movable = tuple(method for method in moving if method.name not in refused)
+    run = _Cut(recipe, tree, source, shape, movable, facts)
     if refusals:
-        return CutRefused(recipe, tuple(refusals))
-    return _Cut(recipe, tree, source, shape, moving, facts).plan()
+        return CutRefused(recipe, (*refusals, *run.imports(run.names()).refusals))
+    return run.plan()
 
 
 def find_section(shape: ClassOutline, recipe: Recipe) -> Section:
@@ -173,8 +176,8 @@ class _Cut:
 
     def plan(self) -> CutOutcome:
         recipe, source = self.recipe, self.source
-        names = ModuleNames(source, recipe.source_module, recipe.source_file.endswith("/__init__.py"))
-        imports = self._imports(names)
+        names = self.names()
+        imports = self.imports(names)
         types = MemberTypes(self.shape, self.facts, names)
         uses = [(method.name, use) for method in self.moving for use in self._through_handles(method)]
         found = handles(recipe, uses, types)
@@ -205,6 +208,11 @@ class _Cut:
             f"{o.path}:{o.line} replaces {o.method} on a worker: calls between moved methods will not see it"
             for o in self._overrides
         )
+        if imports.lazy and b'"__main__"' in source.data:
+            message = (
+                f"run as a script, {recipe.source_file} would exist twice: the handler imports it by name"
+            )
+            notes = (*notes, message)
         notes = (*notes, *patched, *self._recipe_notes(found))
         return CutPlan(recipe, tuple(m.name for m in self.moving), found, tuple(changes), outcome, notes)
 
@@ -234,7 +242,11 @@ class _Cut:
 
     # The two files.
 
-    def _imports(self, names: ModuleNames) -> ImportPlan:
+    def names(self) -> ModuleNames:
+        is_package = self.recipe.source_file.endswith("/__init__.py")
+        return ModuleNames(self.source, self.recipe.source_module, is_package)
+
+    def imports(self, names: ModuleNames) -> ImportPlan:
         class_names = {m.name for m in self.shape.methods}
         for statement in self.shape.node.body:
             stored = (

@@ -52,6 +52,8 @@ CATALOGUE: Final[dict[str, Code]] = {
     "MG019": Code(
         "clashes with a name that the handler needs", "rename it in the worker, or the handle in the recipe"
     ),
+    "MG020": Code("has a default that is an object of its own", "default to None and make it in the body"),
+    "MG021": Code("uses a module global that may be unbound", "bind it on every path, to None if need be"),
     "MG101": Code("section not found", "compare the banner with `migrate inventory FILE`"),
     "MG102": Code("class not found", "correct `class` in the recipe"),
     "MG103": Code("target is taken", "choose another target module, or undo the earlier port first"),

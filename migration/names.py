@@ -40,7 +40,7 @@ class ImportName:
 
 @dataclass(frozen=True)
 class Binding:
-    kind: Literal["import", "definition", "assignment"]
+    kind: Literal["import", "definition", "assignment", "deletion"]
     context: Literal["plain", "typing", "guarded"]
     node: ast.stmt
     imported: ImportName | None = None
@@ -77,6 +77,7 @@ class ModuleNames:
         self.bindings: dict[str, list[Binding]] = {}
         self.has_star = False
         self._collect(source.tree.body, "plain")
+        self._body = source.tree.body
         self.rebound = frozenset(
             name for node in ast.walk(source.tree) if isinstance(node, ast.Global) for name in node.names
         )
@@ -96,8 +97,8 @@ class ModuleNames:
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 self._add(node.name, Binding("definition", context, node))
             else:
-                for name in _stored_names(node):
-                    self._add(name, Binding("assignment", context, node))
+                for name, deleted in _stored_names(node):
+                    self._add(name, Binding("deletion" if deleted else "assignment", context, node))
                 test = dotted(node.test) if isinstance(node, ast.If) else ""
                 typing = test.rpartition(".")[2] == "TYPE_CHECKING"
                 self._collect(getattr(node, "body", []), "typing" if typing else "guarded")
@@ -115,6 +116,11 @@ class ModuleNames:
             base = self.package.split(".")
             module = ".".join([*base[: len(base) - node.level + 1], *([module] if module else [])])
         return ImportName(module, alias.name, alias.asname if alias.asname != alias.name else None)
+
+    def may_be_unbound(self, name: str) -> bool:
+        """True unless importing the module binds `name` on every path and never deletes it."""
+        deleted = any(binding.kind == "deletion" for binding in self.bindings[name])
+        return deleted or not _always_binds(self._body, name)
 
     def type_import(self, name: str) -> tuple[ImportName, ...] | None:
         """How an annotation gets `name`: () for a builtin, None when it cannot."""
@@ -164,16 +170,41 @@ class ModuleNames:
         return tuple(imports)
 
 
-def _stored_names(node: ast.stmt) -> Iterator[str]:
-    """Names that a module-level statement binds itself (not in the statements of its body)."""
+def _stored_names(node: ast.stmt) -> Iterator[tuple[str, bool]]:
+    """(name, deleted?) for what a module-level statement binds, not counting those in its body."""
     stack: list[ast.AST] = [node]
     while stack:
         current = stack.pop()
         for child in ast.iter_child_nodes(current):
-            if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
-                yield child.id
+            if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store | ast.Del):
+                yield child.id, isinstance(child.ctx, ast.Del)
             if not isinstance(child, ast.stmt | ast.ExceptHandler | ast.Lambda):
                 stack.append(child)
+
+
+def _always_binds(body: list[ast.stmt], name: str) -> bool:
+    """True when every run through `body` that ends normally has bound `name`."""
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            bound = name in {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound = node.name == name
+        elif isinstance(node, ast.If):
+            bound = _always_binds(node.body, name) and _always_binds(node.orelse, name)
+        elif isinstance(node, ast.Try):
+            handled = all(_always_binds(handler.body, name) for handler in node.handlers)
+            tried = _always_binds([*node.body, *node.orelse], name)
+            bound = (tried and handled) or _always_binds(node.finalbody, name)
+        elif isinstance(node, ast.With):
+            bound = _always_binds(node.body, name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            valued = node.value is not None
+            bound = valued and any(stored == name for stored, _ in _stored_names(node))
+        else:
+            bound = isinstance(node, ast.Raise)
+        if bound:
+            return True
+    return False
 
 
 def _rebinds(tree: Tree, module: str, name: str) -> bool:
@@ -261,6 +292,9 @@ def plan_imports(
                 plan.runtime.add(ImportName("logging"))
             elif (imports := names.runtime_import(name, tree)) is not None:
                 plan.runtime.update(imports)
+            elif names.may_be_unbound(name):
+                message = f"{name}: the handler imports it on entry, even where the method would not need it"
+                plan.refusals.append(Refusal("MG021", node.name, node.lineno, message))
             else:
                 lazy.append(name)
         if lazy:

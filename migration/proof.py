@@ -162,7 +162,8 @@ def _outside(source: Source, methods: Sequence[Method]) -> list[bytes]:
         taken.update(range(method.block_start, method.block_end + 1))
     for node in _imports(source):
         taken.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return [line for number, line in enumerate(source.lines, 1) if number not in taken]
+    mark = b"\xef\xbb\xbf"  # it opens the file, whatever the first line is
+    return [line.removeprefix(mark) for number, line in enumerate(source.lines, 1) if number not in taken]
 
 
 def _import_delta(recipe: Recipe, before: Source, after: Source, removed: Collection[str]) -> list[Refusal]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import copy
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from migration.facts import READING, WRITING, MethodFacts, SelfUse, is_static
+from migration.facts import READING, WRITING, MethodFacts, SelfUse, dotted, is_static
 from migration.names import ImportName, ModuleNames, type_names
 from migration.recipe import HandleSpec, Recipe
 from migration.structure import ClassOutline, FunctionNode
@@ -129,7 +130,10 @@ class MemberTypes:
                 return None
             found.update(imports)
         self.imports |= found
-        return str(annotation.value) if isinstance(annotation, ast.Constant) else ast.unparse(annotation)
+        try:
+            return ast.unparse(_Unquoted().visit(copy.deepcopy(annotation)))
+        except SyntaxError:
+            return None
 
     def _value_type(self, value: ast.expr, method: FunctionNode | None) -> str | None:
         if isinstance(value, ast.Constant):
@@ -201,6 +205,16 @@ class MemberTypes:
             text, evidence = self.of(name)
         body = f"    {name}: {text}" if written else f"    @property\n    def {name}(self) -> {text}: ..."
         return Member(name, body, written, self.is_lazy(name), evidence, used_by)
+
+
+class _Unquoted(ast.NodeTransformer):
+    """String annotations as the expressions that they spell; the arguments of Literal are left alone."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        return node if dotted(node.value).rpartition(".")[2] == "Literal" else self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        return ast.parse(node.value, mode="eval").body if isinstance(node.value, str) else node
 
 
 def _rebinds(method: FunctionNode, name: str) -> bool:

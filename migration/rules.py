@@ -87,10 +87,20 @@ def _definition(outline: ClassOutline, method: Method, facts: MethodFacts, recip
         yield "MG019", line, f"{name} is an attribute of the handler itself"
     if recipe.handler_class in parameters(node.args):
         yield "MG019", line, f"parameter {recipe.handler_class} would hide the handler class in the stub"
+    defaults = [*node.args.defaults, *node.args.kw_defaults]
+    if not all(default is None or _is_value(default) for default in defaults):
+        yield "MG020", line, "stub and handler would each make one"
     if facts.self_name is not None:
         for inner in ast.walk(node):
             if _binds(inner, facts.self_name):
                 yield "MG010", getattr(inner, "lineno", line), f"{facts.self_name} is bound again"
+
+
+def _is_value(default: ast.expr) -> bool:
+    """A default that is the same wherever it is evaluated: constants, names, and tuples of them."""
+    if isinstance(default, ast.Tuple | ast.UnaryOp | ast.BinOp):
+        return all(_is_value(part) for part in ast.iter_child_nodes(default) if isinstance(part, ast.expr))
+    return isinstance(default, ast.Constant) or bool(dotted(default))
 
 
 def _is_store(node: ast.AST) -> bool:

@@ -23,12 +23,12 @@ class Override:
 
 
 def overrides(tree: Tree, recipe: Recipe, methods: Collection[str]) -> tuple[Override, ...]:
-    """Subclasses that define, and code that assigns or patches, one of `methods` outside the worker."""
+    """Subclasses that define, and code that assigns or patches, one of `methods`."""
     found: list[Override] = []
     wanted = re.compile(rb"\b(?:" + b"|".join(re.escape(name).encode() for name in sorted(methods)) + rb")\b")
     for path in tree.python_files():
         data = tree.read(path) or b""
-        if path in (recipe.source_file, recipe.target_file) or not wanted.search(data):
+        if path == recipe.target_file or not wanted.search(data):
             continue
         try:
             module = ast.parse(data)

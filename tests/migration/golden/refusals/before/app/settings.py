@@ -1,0 +1,3 @@
+"""Settings."""
+
+PAGES = 4

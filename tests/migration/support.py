@@ -1,0 +1,70 @@
+"""In-memory trees and a recipe for small workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from migration.cut import CutOutcome, CutPlan, CutRefused, plan_cut
+from migration.recipe import HandleSpec, Recipe
+
+RECIPE = Recipe(
+    name="cache",
+    source_file="app/worker.py",
+    source_class="Worker",
+    section="Cache",
+    target_file="app/parts/cache.py",
+    handler_class="CacheManager",
+    handles=(HandleSpec("worker", "WorkerView", "What the section needs from its worker.", (), True),),
+)
+
+
+@dataclass(frozen=True)
+class DictTree:
+    files: Mapping[str, bytes]
+
+    def read(self, path: str) -> bytes | None:
+        return self.files.get(path)
+
+    def is_dir(self, path: str) -> bool:
+        return any(name.startswith(f"{path}/") for name in self.files)
+
+    def python_files(self) -> Iterator[str]:
+        return iter(sorted(self.files))
+
+
+def worker_source(methods: str, head: str = "", tail: str = "") -> bytes:
+    """A worker whose Cache section holds `methods` (written with four spaces, stored with tabs)."""
+    lines = [
+        *head.splitlines(),
+        "class Worker:",
+        "    def __init__(self):",
+        "        self.name = 'w'",
+        "",
+        "    # ============ Cache ============",
+        "",
+        *("    " + line if line.strip() else line for line in methods.strip("\n").splitlines()),
+        *tail.splitlines(),
+    ]
+    return "".join(line.replace("    ", "\t") + "\n" for line in lines).encode()
+
+
+def tree_of(worker: bytes, **files: str) -> DictTree:
+    """The worker in a regular package; further files by path, `__` for `/` and without `.py`."""
+    others = {f"{name.replace('__', '/')}.py": text.encode() for name, text in files.items()}
+    return DictTree({"app/__init__.py": b"", "app/worker.py": worker, **others})
+
+
+def codes(outcome: CutOutcome) -> list[str]:
+    assert isinstance(outcome, CutRefused), outcome
+    return [refusal.code for refusal in outcome.refusals]
+
+
+def planned(worker: bytes, recipe: Recipe = RECIPE, **files: str) -> CutPlan:
+    outcome = plan_cut(recipe, tree_of(worker, **files))
+    assert isinstance(outcome, CutPlan), outcome
+    return outcome
+
+
+def result(plan: CutPlan, path: str) -> str:
+    return next(change.after for change in plan.changes if change.path == path).decode()

@@ -1,0 +1,210 @@
+"""What the cut does beside moving text: targets, imports, siblings, line ends."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from migration.cut import CutClean, plan_cut
+from migration.errors import MigrationError
+from migration.tree import OverlayTree
+
+from .golden_cases import GOLDEN, files, recipe_of
+from .support import RECIPE, DictTree, codes, planned, result, tree_of, worker_source
+
+SIMPLE = worker_source("def label(self):\n    return self.name\n")
+
+
+def test_existing_target_is_refused():
+    assert codes(plan_cut(RECIPE, tree_of(SIMPLE, app__parts__cache="x = 1\n"))) == ["MG103"]
+
+
+def test_target_shadowed_by_a_package_is_refused():
+    assert codes(plan_cut(RECIPE, tree_of(SIMPLE, app__parts__cache__inner=""))) == ["MG104"]
+
+
+def test_target_below_a_module_is_refused():
+    assert codes(plan_cut(RECIPE, tree_of(SIMPLE, app__parts=""))) == ["MG104"]
+
+
+def test_missing_package_files_are_made_in_a_regular_package_only():
+    assert "app/parts/__init__.py" in [change.path for change in planned(SIMPLE).changes]
+    namespace = plan_cut(RECIPE, DictTree({"app/worker.py": SIMPLE}))
+    assert [change.path for change in namespace.changes] == ["app/parts/cache.py", "app/worker.py"]
+
+
+def test_the_worker_is_written_last():
+    """A kill between two renames then leaves the old worker beside a handler that nobody imports."""
+    assert planned(SIMPLE).changes[-1].path == "app/worker.py"
+
+
+def test_handler_class_name_bound_in_the_worker_is_refused():
+    worker = worker_source("def label(self):\n    return self.name\n", head="CacheManager = None")
+    assert codes(plan_cut(RECIPE, tree_of(worker))) == ["MG106"]
+
+
+def test_partly_ported_section_is_refused():
+    plan = planned(SIMPLE)
+    worker = result(plan, "app/worker.py") + "\n\tdef later(self):\n\t\treturn self.name\n"
+    done = OverlayTree(tree_of(SIMPLE), {change.path: change.after for change in plan.changes})
+    assert codes(plan_cut(RECIPE, OverlayTree(done, {"app/worker.py": worker.encode()}))) == ["MG108"]
+
+
+def test_stubs_without_their_handler_are_refused():
+    worker = result(planned(SIMPLE), "app/worker.py").encode()
+    assert codes(plan_cut(RECIPE, tree_of(worker))) == ["MG108"]
+
+
+def test_import_cycle_is_refused_with_its_chain():
+    worker = worker_source(
+        "def label(self):\n    return tool(self.name)\n", head="from app.tools import tool"
+    )
+    outcome = plan_cut(RECIPE, tree_of(worker, app__tools="import app.worker\n\ntool = str\n"))
+    assert codes(outcome) == ["MG105"]
+    assert outcome.refusals[0].message == "app.parts.cache imports app.tools imports app.worker"
+
+
+def test_lazy_import_of_the_worker_is_no_cycle():
+    worker = worker_source(
+        "def label(self):\n    return tool(self.name)\n", head="from app.tools import tool"
+    )
+    planned(worker, app__tools="def tool(x):\n    import app.worker\n")
+
+
+def test_a_package_that_imports_the_worker_is_a_cycle():
+    tree = OverlayTree(tree_of(SIMPLE), {"app/parts/__init__.py": b"from .. import worker\n"})
+    assert codes(plan_cut(RECIPE, tree)) == ["MG105"]
+
+
+CALLS = worker_source(
+    "def outer(self):\n    return self.inner(), self.inner\n\ndef inner(self):\n    return self.name\n"
+)
+
+
+def test_sibling_calls_stay_on_the_handler_and_references_go_to_the_worker():
+    assert "return self.inner(), self._worker.inner" in result(planned(CALLS), "app/parts/cache.py")
+
+
+def test_late_bound_sibling_is_called_through_the_worker():
+    recipe = dataclasses.replace(RECIPE, late_bound=("inner",))
+    assert "return self._worker.inner(), " in result(planned(CALLS, recipe), "app/parts/cache.py")
+
+
+def test_sibling_overridden_in_a_subclass_is_refused():
+    subclass = "class Special(worker.Worker):\n    def inner(self):\n        return 1\n"
+    assert codes(plan_cut(RECIPE, tree_of(CALLS, app__special=subclass))) == ["MG107"]
+    assert codes(plan_cut(RECIPE, tree_of(CALLS + subclass.replace("worker.", "").encode()))) == ["MG107"]
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "worker.inner = print",
+        "monkeypatch.setattr(worker, 'inner', print)",
+        "mock.patch.object(Worker, 'inner')",
+    ],
+)
+def test_sibling_patched_elsewhere_is_noted(patch: str):
+    (note,) = planned(CALLS, tests__test_it=f"\n{patch}\n").notes
+    assert note.startswith("tests/test_it.py:2 replaces inner")
+
+
+def test_sibling_that_the_worker_assigns_itself_is_called_through_the_worker():
+    worker = CALLS + b"\n\t# ==== Rest ====\n\n\tdef swap(self):\n\t\tself.inner = print\n"
+    assert "return self._worker.inner(), " in result(planned(worker), "app/parts/cache.py")
+
+
+IMPORTS = "import json\nfrom text import (\n\twrap,\n\tfill as filled, dedent,\n)"
+USES = "def label(self):\n    return json.dumps(wrap(dedent(self.name)))\n"
+
+
+def test_imports_that_only_moved_code_used_go():
+    text = result(planned(worker_source(USES, head=IMPORTS)), "app/worker.py")
+    assert text.startswith(
+        "from text import (\n\tfill as filled,\n)\nfrom app.parts.cache import CacheManager\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("head", "files", "reason"),
+    [
+        (IMPORTS.replace("import json", "import json  # used by the debugger"), {}, "shares its lines"),
+        (IMPORTS, {"app__other": "from app.worker import json\n"}, "app/other.py may take it"),
+        (IMPORTS.replace("import json", "import json; json.x = 1"), {}, None),
+    ],
+)
+def test_imports_that_somebody_may_miss_stay(head: str, files: dict[str, str], reason: str | None):
+    plan = planned(worker_source(USES, head=head), **files)
+    assert "import json" in result(plan, "app/worker.py")
+    assert [note for note in plan.notes if "json" in note and reason and reason in note] or reason is None
+
+
+def test_import_for_annotations_alone_stays_at_run_time_in_the_worker():
+    """The handler imports it under TYPE_CHECKING only, so its side effects must go on happening here."""
+    worker = worker_source(
+        "def f(self):\n    x: Deep = self.name\n    return x\n", head="from deep import Deep"
+    )
+    plan = planned(worker)
+    assert "from deep import Deep" in result(plan, "app/worker.py")
+    assert "if TYPE_CHECKING:\n    from deep import Deep" in result(plan, "app/parts/cache.py")
+
+
+@pytest.mark.parametrize("case", ["layout", "signatures", "imports"])
+def test_crlf_files_give_crlf_files(case: str):
+    folder = GOLDEN / case
+    before = {path: data.replace(b"\n", b"\r\n") for path, data in files(folder / "before").items()}
+    plan = plan_cut(recipe_of(case), DictTree(before))
+    after = files(folder / "after")
+    for change in plan.changes:
+        if not change.path.endswith("__init__.py"):
+            assert change.after == after[change.path].replace(b"\n", b"\r\n")
+
+
+def test_no_final_newline_is_kept():
+    plan = planned(SIMPLE.removesuffix(b"\n"))
+    assert not result(plan, "app/worker.py").endswith("\n")
+    assert result(plan, "app/parts/cache.py").endswith("return self._worker.name\n")
+
+
+def test_byte_order_mark_is_kept():
+    assert result(planned(b"\xef\xbb\xbf" + SIMPLE), "app/worker.py").startswith("\ufeff")
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"# -*- coding: latin-1 -*-\nx = '\xe9'\n", "MG302"),
+        (b"# -*- coding: latin-1 -*-\nclass Worker: pass\n", "MG302"),
+        (b"class Worker: pass\r\nx = 1\n", "MG302"),
+        (b"class Worker:\npass\n", "MG301"),
+        (b"class Other: pass\n", "MG102"),
+        (b"class Worker: pass\nclass Worker: pass\n", "MG102"),
+        (SIMPLE.replace(b" Cache ", b" Cash "), "MG101"),
+        (SIMPLE + SIMPLE.split(b"\n\n")[1] + b"\n", "MG101"),
+    ],
+)
+def test_files_that_cannot_be_cut_are_named_in_one_line(data: bytes, code: str):
+    with pytest.raises(MigrationError) as error:
+        plan_cut(RECIPE, tree_of(data))
+    assert error.value.code == code and "\n" not in str(error.value)
+
+
+def test_method_listed_as_staying_must_exist():
+    with pytest.raises(MigrationError, match="nowhere"):
+        plan_cut(dataclasses.replace(RECIPE, stays=("nowhere",)), tree_of(SIMPLE))
+
+
+def test_staying_method_is_called_through_the_worker():
+    recipe = dataclasses.replace(RECIPE, stays=("inner",))
+    plan = planned(CALLS, recipe)
+    assert "return self._worker.inner(), " in result(plan, "app/parts/cache.py")
+    assert "\tdef inner(self):\n\t\treturn self.name\n" in result(plan, "app/worker.py")
+    done = OverlayTree(tree_of(CALLS), {change.path: change.after for change in plan.changes})
+    assert isinstance(plan_cut(recipe, done), CutClean)
+
+
+def test_space_indented_worker_moves_too():
+    plan = planned(SIMPLE.replace(b"\t", b"  "))
+    assert "    def label(self):\n      return self._worker.name\n" in result(plan, "app/parts/cache.py")
+    assert "\n    return CacheManager.for_worker(self).label()" in result(plan, "app/worker.py")

@@ -1,0 +1,65 @@
+"""Requests turned into token ids, and checked against the model's context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from jinja2 import TemplateError
+
+from batchgen.requests.types import GenerationRequest, LineError, TokenizedRequest
+
+
+class TextEncoder(Protocol):
+    """The part of a tokenizer that requests need."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def encode_chat(self, messages: list[dict[str, str]]) -> list[int]: ...
+
+
+def prepare_request(
+    request: GenerationRequest, identity: str, tokenizer: TextEncoder, context_length: int
+) -> TokenizedRequest | LineError:
+    """The prompt's token ids, or why the model cannot take it.
+
+    A request that names max_tokens must fit into ``context_length`` with all of them; one that does not gets
+    at most what is left of it.
+    """
+
+    def refuse(code: str, message: str, param: str) -> LineError:
+        return LineError(request.line_number, request.custom_id, code, message, 400, identity, param)
+
+    field = "prompt" if request.messages is None else "messages"
+    try:
+        ids = _encode(request, tokenizer)
+    except (ValueError, TemplateError) as error:
+        return refuse("invalid_prompt", f"{field} cannot be turned into tokens: {error}", field)
+    if not ids:
+        return refuse("invalid_prompt", f"{field} is empty: the model needs at least one token", field)
+    if (largest := max(ids)) >= tokenizer.vocab_size:
+        message = f"token id {largest} is outside of the vocabulary of {tokenizer.vocab_size}"
+        return refuse("invalid_prompt", message, field)
+    sampling = request.sampling
+    room = context_length - len(ids)
+    if room < (sampling.max_tokens if request.max_tokens_given else 1):
+        wanted = f" and max_tokens {sampling.max_tokens}" if request.max_tokens_given else ""
+        message = (
+            f"prompt of {len(ids)} tokens{wanted} do not fit into the model's context of {context_length}"
+        )
+        return refuse("context_length_exceeded", message, field if room < 1 else "max_tokens")
+    return TokenizedRequest(
+        request.custom_id, tuple(ids), replace(sampling, max_tokens=min(sampling.max_tokens, room))
+    )
+
+
+def _encode(request: GenerationRequest, tokenizer: TextEncoder) -> Sequence[int]:
+    if request.messages is not None:
+        return tokenizer.encode_chat([dict(message) for message in request.messages])
+    if isinstance(request.prompt, str):
+        return tokenizer.encode(request.prompt)
+    return request.prompt or ()

@@ -1628,7 +1628,10 @@ class BatchGenWorker:
 	# ============ KV-Driven Batch Preparation ============
 
 	def _host_chunk_tokens(self) -> int:
-		return self._chunk_sizer.chunk_size() if self.args.adaptive_host_kv_chunk else self.args.host_kv_chunk_size
+		"""Tokens that a host allocation grows by: never less than what carries a sequence to the next boundary."""
+		adaptive = self.args.adaptive_host_kv_chunk
+		chunk = self._chunk_sizer.chunk_size() if adaptive else self.args.host_kv_chunk_size
+		return max(chunk, (self.args.extension_gpu_page_buffer + 1) * self.PAGE_SIZE)
 
 	def _prepare_prefill_batch(self) -> List[str]:
 		"""Sequences to prefill now: evicted ones first (most decoded first), then queued ones in order.
@@ -2524,9 +2527,9 @@ class BatchGenWorker:
 
 	def _sync_decode_moe_rank_counts(self, batch: Sequence[int], *, reason: str):
 		"""How many rows every rank decodes (collective); the widest decides padding and bucket on all of them."""
-		counts = torch.zeros(self.world_size, dtype=torch.int64)
-		dist.all_gather_into_tensor(counts, torch.tensor([len(batch)], dtype=torch.int64))
-		rank_counts = counts.tolist()
+		counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]
+		dist.all_gather(counts, torch.tensor([len(batch)], dtype=torch.int64))
+		rank_counts = [int(count.item()) for count in counts]
 		self._current_decode_local_batch_size = len(batch)
 		self._current_decode_max_rank_batch_size = max(rank_counts)
 		self._current_decode_rank_token_counts = rank_counts
@@ -2877,7 +2880,8 @@ class BatchGenWorker:
 		AttnWrapperBase.host_paged_kv_worker_view, AttnWrapperBase.host_paged_kv_worker_view_aux = None, None
 		Attn_Wrapper.cur_batch = None
 		AttnWrapperBase.cache_seqlens, AttnWrapperBase.position_ids, AttnWrapperBase.max_seqlen = None, None, None
-		AttnWrapperBase.decode_page_table, AttnWrapperBase.decode_plan = None, None
+		AttnWrapperBase.decode_page_table = None
+		AttnWrapperBase.decode_plan, AttnWrapperBase.decode_plan_aux = None, None
 		AttnWrapperBase.primary_slot_indices, AttnWrapperBase.aux_slot_indices = None, None
 		AttnWrapperBase.kv_append_callback = None
 		AttnWrapperBase.kv_append_callback_aux = None

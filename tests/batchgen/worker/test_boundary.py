@@ -86,7 +86,7 @@ def test_the_lowest_priority_then_the_shortest_goes_on_hold_for_the_rest(worker:
 
 
 def test_host_growth_evicts_the_shortest_and_a_held_sequence_may_be_it(worker: BatchGenWorker) -> None:
-    node = Node(worker, gpu_free=50, host_free=2)
+    node = Node(worker, gpu_free=50, host_free=4)
     node.decodes("grows", decoded=50, grow=8)
     node.decodes("other", decoded=40)
     node.waits("held", decoded=3, pages=2)
@@ -189,7 +189,10 @@ def test_a_decision_that_fails_on_rank_0_fails_on_every_rank(make_worker: MakeWo
     assert_nothing_held(worker)
 
 
-def test_waiting_work_and_idle_host_pages_break_the_decode_for_a_prefill(make_worker: MakeWorker) -> None:
+def test_waiting_work_and_idle_host_pages_break_the_decode_for_a_prefill(
+    make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batchgen_worker, "REP_DETECTION", False)
     # The queue is longer than the slots, and one sequence outlives the others of its wave by far.
     requests = random_requests(3, seed=32, prompt=(4, 6), new=(4, 6), ignore_eos=True)
     requests += random_requests(1, seed=33, prompt=(4, 6), new=(120, 120), ignore_eos=True)
@@ -214,8 +217,8 @@ def test_eviction_twice_keeps_the_prompt_and_the_tokens_apart(make_worker: MakeW
     requests = random_requests(16, seed=36, prompt=(4, 12), new=(60, 80), ignore_eos=True)
     tight = make_worker(
         row_exact=True,
-        gpu_kv_pages=60,
-        host_kv_pages=60,
+        gpu_kv_pages=40,
+        host_kv_pages=45,
         host_kv_chunk_size=4,
         adaptive_host_kv_chunk=False,
         host_kv_eviction_watermark=0,

@@ -228,7 +228,7 @@ def test_an_index_pool_model_gives_the_same_with_and_without_pressure(make_worke
         model="tiny-dual",
         row_exact=True,
         gpu_kv_pages=40,
-        host_kv_pages=60,
+        host_kv_pages=50,
         host_kv_chunk_size=4,
         adaptive_host_kv_chunk=False,
     )

@@ -153,7 +153,7 @@ def test_a_held_sequence_comes_back_with_every_page_of_both_pools(live: BatchGen
         uuids = [live._local_to_uuid_map[i] for i in batch]
         live._put_sequences_on_hold(uuids)
         assert manager.get_stats().num_used_pages == 0
-        assert live.core_engine.state_slot_pool.num_used == 0
+        assert not any(live.core_engine.state_slot_pool.has(g) for g in ids)
         live._allocate_state_slots(batch)
         assert live._allocate_gpu_kv_two_page_buffer(batch)
         for g in ids:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from migration.errors import MigrationError, Refusal
-from migration.facts import self_name
+from migration.facts import is_static, own_scope, self_name
 from migration.flakes import flakes
 from migration.recipe import Recipe
 from migration.source import Source
@@ -57,19 +57,16 @@ def prove(
         if there is None or method.name not in stubs:
             refusals.append(Refusal("MG202", method.name, method.first_line, "it is missing after the cut"))
             continue
-        inverse = _Inverse(recipe, there.node, set(handler_methods))
-        original = ast.dump(method.node)
-        if ast.dump(inverse.restored(lazy.get(method.name, ()))) != original:
-            refusals.append(Refusal("MG202", method.name, method.first_line, "the trees are not equal"))
-        refusals += [
-            Refusal(
-                "MG202", method.name, line, f"self.{name} is neither a handle nor a method of the handler"
-            )
-            for name, line in inverse.unknown
-        ]
+        inverse = _Inverse(recipe, there.node, handler_methods)
+        same = ast.dump(inverse.restored(lazy.get(method.name, ()))) == ast.dump(method.node)
+        faults = [("MG202", fault) for fault in inverse.stray] + [("MG202", "the trees differ")] * (not same)
         renames.update(inverse.renames)
-        if _signature(stubs[method.name].node) != _signature(method.node):
-            refusals.append(Refusal("MG206", method.name, method.first_line, "the signatures are not equal"))
+        stub = stubs[method.name].node
+        if _signature(stub) != _signature(method.node):
+            faults.append(("MG206", "the signatures are not equal"))
+        if "\n".join(map(ast.unparse, stub.body)) != _stub_body(recipe, method):
+            faults.append(("MG206", "the stub does not forward each argument as it came"))
+        refusals += [Refusal(code, method.name, method.first_line, fault) for code, fault in faults]
     untouched = _outside(before, moved)
     if untouched != _outside(after, list(stubs.values())):
         refusals.append(Refusal("MG205", recipe.source_file, 0, "lines outside methods and imports differ"))
@@ -95,37 +92,57 @@ def prove(
 
 
 class _Inverse(ast.NodeTransformer):
-    """Take `self.<handle>` back to `self` in a method of the handler."""
+    """Take `self.<handle>` back to `self` in a method of the handler.
 
-    def __init__(self, recipe: Recipe, node: FunctionNode, methods: set[str]) -> None:
+    `stray` lists every other use of self but the call of another method of the handler.
+    """
+
+    def __init__(self, recipe: Recipe, node: FunctionNode, methods: Collection[str]) -> None:
         self._module = recipe.source_module
         self._handles = {f"_{handle.name}" for handle in recipe.handles}
-        self._methods = methods
         self._node = node
         self._self = self_name(node)
+        self._methods = methods
         self.renames: Counter[str] = Counter()
-        self.unknown: list[tuple[str, int]] = []
+        self.stray: list[str] = []
 
     def restored(self, lazy: tuple[str, ...]) -> ast.AST:
-        body = list(self._node.body)
+        """The method without its lazy import (which must be the declared one)."""
         if lazy:
-            for index, statement in enumerate(body[:2]):
-                if isinstance(statement, ast.ImportFrom) and statement.module == self._module:
-                    if tuple(alias.name for alias in statement.names) == lazy and statement.level == 0:
-                        del body[index]
-                        break
-        self._node.body = body
+            declared = f"from {self._module} import {', '.join(lazy)}"
+            first = next((i for i, s in enumerate(self._node.body[:2]) if ast.unparse(s) == declared), None)
+            self._node.body = [s for i, s in enumerate(self._node.body) if i != first]
+            if first is None:
+                self._node.body.append(ast.Pass())  # a declared import that is not there
         return self.visit(self._node)
 
+    def _of_self(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Attribute) and self._is_self(node.value)
+
+    def _is_self(self, node: ast.AST) -> bool:
+        return self._self is not None and isinstance(node, ast.Name) and node.id == self._self
+
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        if isinstance(node.value, ast.Name) and node.value.id == self._self:
-            if node.attr in self._handles and isinstance(node.ctx, ast.Load):
-                self.renames[node.attr[1:]] += 1
-                return node.value
-            if node.attr not in self._methods:
-                self.unknown.append((node.attr, node.lineno))
+        if self._of_self(node) and node.attr in self._handles and isinstance(node.ctx, ast.Load):
+            self.renames[node.attr[1:]] += 1
+            return node.value
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if (
+            isinstance(node.func, ast.Attribute)
+            and self._of_self(node.func)
+            and node.func.attr in self._methods
+        ):
+            node.args = [self.visit(part) for part in node.args]
+            node.keywords = [self.visit(part) for part in node.keywords]
             return node
         return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if self._is_self(node):
+            self.stray.append(f"{node.id} stands for the handler at its line {node.lineno}")
+        return node
 
     def _scope(self, node: ast.AST) -> ast.AST:
         arguments = getattr(node, "args", None)
@@ -138,6 +155,28 @@ class _Inverse(ast.NodeTransformer):
         return self.generic_visit(node)
 
     visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = _scope
+
+
+def _stub_body(recipe: Recipe, method: Method) -> str:
+    """The one body that a stub of `method` may have, spelled by `ast.unparse`."""
+    node = method.node
+    arguments = node.args
+    positional = [arg.arg for arg in (*arguments.posonlyargs, *arguments.args)]
+    owner = recipe.handler_class
+    if not is_static(node):
+        owner += f".for_worker({positional.pop(0)})"
+    passed = positional + [f"*{arg.arg}" for arg in (arguments.vararg,) if arg]
+    passed += [f"{arg.arg}={arg.arg}" for arg in arguments.kwonlyargs]
+    passed += [f"**{arg.arg}" for arg in (arguments.kwarg,) if arg]
+    call = f"{owner}.{node.name}({', '.join(passed)})"
+    awaits = isinstance(node, ast.AsyncFunctionDef)
+    decorators = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
+    if decorators & {"contextmanager", "asynccontextmanager"}:
+        return f"{'async ' if awaits else ''}with {call} as value:\n    yield value"
+    if awaits:
+        return f"return await {call}"
+    generates = any(isinstance(part, ast.Yield | ast.YieldFrom) for part in own_scope(node))
+    return f"return (yield from {call})" if generates else f"return {call}"
 
 
 def _signature(node: FunctionNode) -> str:

@@ -47,12 +47,14 @@ class GPUPagedKVCacheManager:
             return
         c = self.config
         shape = (c.num_layers, c.num_pages + 1, c.page_size, c.num_kv_heads, c.head_dim)
-        self._pool = _Pool(
-            k_cache=torch.zeros(shape, dtype=c.dtype, device=self.device),
-            v_cache=torch.zeros(shape, dtype=c.dtype, device=self.device) if c.has_value else None,
-            ledger=PageLedger(c.name, c.num_pages),
-            table=PageTable(c, self.device, self._version + 1),
-        )
+        # A tensor made in inference mode could not be written to outside of it.
+        with torch.inference_mode(False):
+            self._pool = _Pool(
+                k_cache=torch.zeros(shape, dtype=c.dtype, device=self.device),
+                v_cache=torch.zeros(shape, dtype=c.dtype, device=self.device) if c.has_value else None,
+                ledger=PageLedger(c.name, c.num_pages),
+                table=PageTable(c, self.device, self._version + 1),
+            )
 
     def destroy(self) -> None:
         """Drop tensors, sequences and tables; does nothing when there are none."""

@@ -77,7 +77,8 @@ class PageTable:
     def ensure_graph_table(self) -> torch.Tensor:
         if self._graph_table is None:
             shape = (self.config.graph_max_slots, self.config.graph_max_pages)
-            self._graph_table = torch.full(shape, -1, dtype=torch.int32, device=self.device)
+            with torch.inference_mode(False):
+                self._graph_table = torch.full(shape, -1, dtype=torch.int32, device=self.device)
         return self._graph_table
 
     def fill_graph_table(self) -> torch.Tensor:

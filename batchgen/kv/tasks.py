@@ -1,0 +1,116 @@
+"""Work that runs beside the caller: one thread per queue, first in first out."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+
+
+class Waitable(Protocol):
+    def wait(self) -> None: ...
+
+    def done(self) -> bool: ...
+
+
+class AsyncTask:
+    """Something submitted to a `TaskQueue`. An error in it is kept and raised by every `wait()`."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work: Callable[[], None] | None = work
+        self._finished = threading.Event()
+        self._error: BaseException | None = None
+
+    def wait(self) -> None:
+        """Block until the work has ended; raise its error if it failed."""
+        self._finished.wait()
+        if self._error is not None:
+            raise self._error
+
+    def done(self) -> bool:
+        """Whether the work has ended, well or badly."""
+        return self._finished.is_set()
+
+    def _run(self) -> None:
+        work, self._work = self._work, None
+        assert work is not None, "a task runs once"
+        try:
+            # Pools may have been made in inference mode, where only inference mode may write to them.
+            with torch.inference_mode():
+                work()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._finished.set()
+
+
+class DualAsyncLoadTask:
+    """Two tasks as one. `wait()` waits for both even when the first fails, then raises the first error."""
+
+    def __init__(self, first: Waitable, second: Waitable) -> None:
+        self._first, self._second = first, second
+
+    def wait(self) -> None:
+        try:
+            self._first.wait()
+        finally:
+            self._second.wait()
+
+    def done(self) -> bool:
+        return self._first.done() and self._second.done()
+
+
+class TaskQueue:
+    """Runs tasks one after the other, in the order of `submit`, in a daemon thread that starts on first use.
+
+    One thread and one order: a load sees every append submitted before it, and a page that was released after
+    `drain()` is written by no task of its former owner.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._tasks: queue.SimpleQueue[AsyncTask | None] = queue.SimpleQueue()
+        self._last: AsyncTask | None = None
+        self._end: weakref.finalize | None = None
+        self._closed = False
+
+    def submit(self, work: Callable[[], None]) -> AsyncTask:
+        """RuntimeError after `close()`."""
+        if self._closed:
+            raise RuntimeError(f"{self.name} is closed and takes no more work")
+        if self._end is None:
+            thread = threading.Thread(target=_serve, args=(self._tasks,), name=self.name, daemon=True)
+            thread.start()
+            # Also runs when the interpreter exits: a thread must not be torn down inside a tensor operation.
+            self._end = weakref.finalize(self, _end_thread, self._tasks, thread)
+        self._last = task = AsyncTask(work)
+        self._tasks.put(task)
+        return task
+
+    def drain(self) -> None:
+        """Block until everything submitted so far has ended. Errors stay with their tasks."""
+        if self._last is not None:
+            self._last._finished.wait()
+            self._last = None
+
+    def close(self) -> None:
+        """Finish what was submitted and end the thread; a second call does nothing."""
+        self._closed = True
+        if self._end is not None:
+            self._end()
+
+
+def _serve(tasks: queue.SimpleQueue[AsyncTask | None]) -> None:
+    while (task := tasks.get()) is not None:
+        task._run()
+        del task
+
+
+def _end_thread(tasks: queue.SimpleQueue[AsyncTask | None], thread: threading.Thread) -> None:
+    tasks.put(None)
+    if thread is not threading.current_thread():
+        thread.join()

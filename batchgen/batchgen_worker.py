@@ -1915,6 +1915,8 @@ class BatchGenWorker:
 			if seq.status == SequenceStatus.ON_HOLD:
 				self.counters["reloads"] += 1
 			self.global_batch.update_status(uuid, SequenceStatus.IN_DECODE)
+		# Which allocation a rank chose, and so how many pages, is known to its owner alone.
+		self._sync_sequence_metadata(decode_uuids)
 		self._ensure_cuda_graph_adapter()
 		self.counters["decode_phases"] += 1
 		return batch

@@ -213,7 +213,10 @@ def test_preemption_can_be_switched_off(make_worker: MakeWorker, monkeypatch: py
     assert "watermark_breaks" not in worker.stats()
 
 
-def test_eviction_twice_keeps_the_prompt_and_the_tokens_apart(make_worker: MakeWorker) -> None:
+def test_eviction_twice_keeps_the_prompt_and_the_tokens_apart(
+    make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batchgen_worker, "REP_DETECTION", False)
     requests = random_requests(16, seed=36, prompt=(4, 12), new=(60, 80), ignore_eos=True)
     tight = make_worker(
         row_exact=True,

@@ -784,7 +784,7 @@ class BatchGenWorker:
 	def _make_kv_pool_configs(self, num_pages: int) -> Tuple[KVPoolConfig, Optional[KVPoolConfig]]:
 		"""Shapes of the primary pool and, where the model has one, of the index-key pool beside it."""
 		num_layers, num_kv_heads, head_dim = self.model.kv_pool_shape()
-		dtype = next(self.model.parameters()).dtype
+		dtype = self.model.dtype
 		primary = KVPoolConfig(
 			name="primary",
 			num_layers=num_layers,
@@ -1877,7 +1877,7 @@ class BatchGenWorker:
 		AttnWrapperBase.phase = phase
 
 	def _config_prefill_for_batch(self):
-		"""From decode (or idle) to prefill: the GPU pool makes room, weights take the many-row layout."""
+		"""From decode (or idle) to prefill: the GPU pool makes room for the prompts."""
 		self._log_batch_statistics("prefill phase")
 		if self.gpu_paged_kv_cache_manager is not None:
 			self._destroy_gpu_paged_kv_cache()

@@ -62,14 +62,14 @@ class CoreEngine:
         self.host_paged_kv_worker_view_aux = aux
 
     def configure_prefill(self, model: PagedCausalLM) -> PagedCausalLM:
-        """Weights in the layout that suits many rows at once."""
-        model.unpack()
+        """The model as prefill runs it. The blocked weights of decode serve many rows as well, so they stay."""
+        model.pack_for_decode()
         return model
 
     def configure_decoding(
         self, model: PagedCausalLM, *, max_rows_per_rank: int
     ) -> tuple[PagedCausalLM, DataParallelManager]:
-        """Weights in the layout that suits a few rows, and the parallel manager of this decode phase."""
+        """The model as decode runs it, and the parallel manager of this decode phase."""
         model.pack_for_decode()
         return model, DataParallelManager(self.rank, self.world_size, max_rows_per_rank)
 

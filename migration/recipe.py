@@ -158,16 +158,16 @@ def _check_handles(reader: _Reader, data: Mapping[str, Any]) -> None:
     handles = data["handles"]
     if sum(handle.get("rest", False) for handle in handles) != 1:
         reader.problems.append("handles: exactly one must have `rest = true`")
-    seen: dict[str, str] = {}
+    for kind in ("name", "protocol"):
+        values = [handle[kind] for handle in handles]
+        repeated = sorted({value for value in values if values.count(value) > 1})
+        reader.problems += [f"handles: {kind} {value} is used twice" for value in repeated]
+    owners: dict[str, str] = {}
     for handle in handles:
-        for kind in ("name", "protocol"):
-            if seen.setdefault(f"{kind} {handle[kind]}", handle["name"]) != handle["name"] or (
-                sum(other[kind] == handle[kind] for other in handles) > 1
-            ):
-                reader.problems.append(f"handles: {kind} {handle[kind]} is used twice")
         for attribute in handle.get("attributes", ()):
-            owner = seen.setdefault(f"attribute {attribute}", handle["name"])
-            if owner != handle["name"]:
-                reader.problems.append(f"handles: {attribute} is listed by {owner} and {handle['name']}")
+            if attribute in owners:
+                problem = f"handles: {attribute} is listed by {owners[attribute]} and {handle['name']}"
+                reader.problems.append(problem)
+            owners[attribute] = handle["name"]
     if data["target"]["class"] in {handle["protocol"] for handle in handles}:
         reader.problems.append("target.class: also the name of a protocol")

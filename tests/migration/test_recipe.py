@@ -1,0 +1,80 @@
+"""A recipe with mistakes is refused with all of them at once."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from migration.commands import load_recipe
+from migration.errors import MigrationError
+from migration.recipe import module_name, parse_recipe
+
+GOOD = """
+schema = 1
+name = "cache"
+[source]
+file = "app/worker.py"
+class = "Worker"
+section = "Cache"
+[target]
+file = "app/parts/cache.py"
+class = "CacheManager"
+[[handles]]
+name = "pools"
+protocol = "PoolState"
+doc = "Pools."
+attributes = ["pool"]
+[[handles]]
+name = "worker"
+protocol = "WorkerView"
+doc = "The rest."
+rest = true
+"""
+
+
+def test_attributes_go_to_the_handle_that_lists_them():
+    recipe = parse_recipe(GOOD, "cache.toml")
+    assert recipe.handle_for("pool").name == "pools"
+    assert recipe.handle_for("anything").name == "worker"
+    assert (recipe.source_module, recipe.target_module) == ("app.worker", "app.parts.cache")
+
+
+def test_module_of_a_package_file():
+    assert module_name("a/b/__init__.py") == "a.b"
+
+
+def test_the_shipped_slices_are_valid():
+    assert load_recipe("kv").handler_class == "KVCacheManager"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problems"),
+    [
+        ("schema = 1", "schema = 2", ["this version reads schema 1, not 2"]),
+        ('name = "cache"', "name = 3", ["name: must be str, is 3"]),
+        ("section =", "sektion =", ["sektion: unknown entry, did you mean section?", "section: missing"]),
+        ("[target]", "[goal]", ["goal: unknown entry", "target: missing"]),
+        (
+            'file = "app/worker.py"',
+            'file = "/app/worker.py"',
+            ["source.file: '/app/worker.py' must be a rel"],
+        ),
+        ("app/parts/cache.py", "app/../cache.py", ["target.file"]),
+        ('class = "Worker"', 'class = "Work er"', ["source.class: 'Work er' is not a Python name"]),
+        ("rest = true", "rest = false", ["exactly one must have `rest = true`"]),
+        ("rest = true", 'rest = "yes"', ["rest: must be bool, is 'yes'"]),
+        ("rest = true", 'rest = true\nattributes = ["pool"]', ["pool is listed by pools and worker"]),
+        ("WorkerView", "PoolState", ["protocol PoolState is used twice"]),
+        ("WorkerView", "CacheManager", ["target.class: also the name of a protocol"]),
+        ('["pool"]', "[1]", ["attributes: must be a list of strings"]),
+        ("[source]", "[source", ["line 4"]),
+    ],
+)
+def test_every_mistake_is_reported(old: str, new: str, problems: list[str]):
+    assert old in GOOD
+    with pytest.raises(MigrationError) as error:
+        parse_recipe(GOOD.replace(old, new, 1), "cache.toml")
+    assert error.value.code == "MG401" and str(error.value).startswith("cache.toml: ")
+    for problem in problems:
+        assert re.search(re.escape(problem), str(error.value))

@@ -24,7 +24,7 @@ SMALL: dict[str, Any] = {
     "extension_gpu_page_buffer": 2,
     "decision_frequency_pages": 2,
     "max_batch_size": 8,
-    "threads": 1, "cuda_graphs": False,
+    "threads": 1,
 }
 
 

@@ -1,0 +1,103 @@
+"""The process that runs one worker: `python -m shadow.child FD TREE`, started by shadow.side.
+
+`batchgen` is imported from TREE and from nowhere else; every module of it that was loaded is checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import sys
+import traceback
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from shadow.messages import Done, Failed, HarnessError, Hello, Reply, Setup
+from shadow.observation import Event, Tokens
+
+
+class Link:
+    """The pipe to the comparing process."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def setup(self) -> Setup:
+        message = self._connection.recv()
+        assert isinstance(message, Setup)
+        return message
+
+    def send(self, message: Hello | Event | Failed | Done) -> None:
+        self._connection.send(message)
+
+    def ask(self, event: Event) -> Tokens:
+        self._connection.send(event)
+        reply = self._connection.recv()
+        assert isinstance(reply, Reply)
+        return reply.tokens
+
+
+def check_origin(tree: Path) -> None:
+    """HarnessError unless every loaded module of batchgen lies in `tree`."""
+    for name, module in sorted(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name.split(".")[0] == "batchgen" and file and not Path(file).resolve().is_relative_to(tree):
+            raise HarnessError(f"module {name} was loaded from {file}, which is outside of the tree {tree}")
+
+
+def read_requests(worker: Any, path: str) -> tuple[list[Any], int]:
+    """(requests ready to generate, lines refused), read with the tree's own parser."""
+    requests = importlib.import_module("batchgen.requests")
+    with open(path, "rb") as file:
+        parsed, errors = requests.parse_requests(file, requests.RequestDefaults())
+    context = worker.model_config.max_position_embeddings
+    prepared = [requests.prepare_request(r, r.custom_id, worker.tokenizer, context) for r in parsed]
+    ready = [item for item in prepared if not isinstance(item, requests.LineError)]
+    return ready, len(errors) + len(prepared) - len(ready)
+
+
+def run(setup: Setup, link: Link) -> None:
+    """Builds the worker of the tree, runs the requests under observation, reports; errors propagate."""
+    tree = Path(setup.tree).resolve()
+    sys.path.insert(0, str(tree))
+    torch = importlib.import_module("torch")
+    torch.set_num_threads(setup.threads)
+    engine = importlib.import_module("batchgen.engine")
+    check_origin(tree)
+
+    from shadow.observer import Observer
+
+    options = engine.EngineOptions(**{**setup.options, "threads": setup.threads})
+    worker = engine.build_worker(options)
+    wrapper = importlib.import_module("batchgen.attention").AttnWrapperBase
+    requests, refused = read_requests(worker, setup.requests)
+    observer = Observer(worker, wrapper, link.send, link.ask)
+    file = Path(sys.modules[type(worker).__module__].__file__ or "")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    check_origin(tree)
+    link.send(Hello(str(file.resolve()), digest, str(torch.__version__), len(requests), refused))
+    results: Sequence[Any] = worker.generate(requests)
+    observer.finish(results)
+    check_origin(tree)
+    worker.close()
+    link.send(Done(observer.steps, observer.forward_seconds, observer.observe_seconds, observer.wait_seconds))
+
+
+def main(arguments: Sequence[str]) -> int:
+    link = Link(Connection(int(arguments[0])))
+    setup = link.setup()
+    try:
+        run(setup, link)
+    except (BrokenPipeError, ConnectionResetError, EOFError):
+        return 1  # the comparing process is gone or has seen enough
+    except Exception as error:
+        harness = isinstance(error, HarnessError)
+        link.send(Failed(type(error).__name__, str(error), traceback.format_exc(), harness))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,242 @@
+"""Compares two events: every key of either side, down to the field path, counting what was compared."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from shadow.numerics import RowScore, score_row
+from shadow.observation import Digests, Event, Key, Kind, Observed, Point, Row
+from shadow.plain import Opaque, Plain, Record
+
+
+class Nature(StrEnum):
+    VALUE = "value"
+    ORDER = "order"  # the same items in another order
+    TYPE = "type"
+    SHAPE = "shape"
+    NUMERIC = "numeric"
+    MISSING = "missing"  # only the legacy side has it
+    EXTRA = "extra"  # only the candidate has it
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """One difference with all its coordinates. `layer` is None where the value belongs to no layer."""
+
+    kind: Kind
+    nature: Nature
+    point: Point
+    step: int
+    sequence: str | None
+    layer: int | None
+    field: str
+    legacy: str
+    candidate: str
+    score: RowScore | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`compared` counts leaf values that both sides have; `opaque` names fields seen only by their type."""
+
+    compared: Counter[Kind]
+    mismatches: tuple[Mismatch, ...]
+    opaque: frozenset[str]
+
+
+_ABSENT = "(absent)"
+_Leaf = tuple[str, Nature, str, str]
+
+
+def _same_scalar(legacy: Plain, candidate: Plain) -> bool:
+    if isinstance(legacy, float) and isinstance(candidate, float):
+        return struct.pack("<d", legacy) == struct.pack("<d", candidate)
+    return legacy == candidate
+
+
+def _short(value: Plain, limit: int = 120) -> str:
+    text = f"<{value.type_name}>" if isinstance(value, Opaque) else repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+class _Tree:
+    """One walk over a pair of plain trees: collects the leaves that differ, counts those compared."""
+
+    def __init__(self) -> None:
+        self.leaves: list[_Leaf] = []
+        self.opaque: set[str] = set()
+        self.count = 0
+
+    def walk(self, legacy: Plain, candidate: Plain, path: str) -> None:
+        if type(legacy) is not type(candidate):
+            self._differ(path, Nature.TYPE, legacy, candidate)
+        elif isinstance(legacy, Record) and isinstance(candidate, Record):
+            self._record(legacy, candidate, path)
+        elif isinstance(legacy, tuple) and isinstance(candidate, tuple):
+            self._items(legacy, candidate, path)
+        elif isinstance(legacy, Opaque):
+            self.opaque.add(path)
+            if legacy != candidate:
+                self._differ(path, Nature.TYPE, legacy, candidate)
+        elif _same_scalar(legacy, candidate):
+            self.count += 1
+        else:
+            self._differ(path, Nature.VALUE, legacy, candidate)
+
+    def _differ(self, path: str, nature: Nature, legacy: Plain, candidate: Plain) -> None:
+        self.count += 1
+        self.leaves.append((path, nature, _short(legacy), _short(candidate)))
+
+    def _record(self, legacy: Record, candidate: Record, path: str) -> None:
+        if legacy.name != candidate.name:
+            self._differ(path, Nature.TYPE, legacy.name, candidate.name)
+        ours, theirs = dict(legacy.fields), dict(candidate.fields)
+        for name in [*ours, *(n for n in theirs if n not in ours)]:
+            where = f"{path}.{name}" if path else name
+            if name not in theirs:
+                self.leaves.append((where, Nature.MISSING, _short(ours[name]), _ABSENT))
+            elif name not in ours:
+                self.leaves.append((where, Nature.EXTRA, _ABSENT, _short(theirs[name])))
+            else:
+                self.walk(ours[name], theirs[name], where)
+
+    def _items(self, legacy: tuple[Plain, ...], candidate: tuple[Plain, ...], path: str) -> None:
+        if not legacy and not candidate:
+            self.count += 1  # empty on both sides: compared too
+            return
+        if legacy != candidate and Counter(map(repr, legacy)) == Counter(map(repr, candidate)):
+            first = next(
+                i for i, pair in enumerate(zip(legacy, candidate, strict=True)) if pair[0] != pair[1]
+            )
+            self._differ(f"{path}[{first}]", Nature.ORDER, legacy, candidate)
+            return
+        for index in range(max(len(legacy), len(candidate))):
+            where = f"{path}[{index}]"
+            if index >= len(candidate):
+                self.leaves.append((where, Nature.MISSING, _short(legacy[index]), _ABSENT))
+            elif index >= len(legacy):
+                self.leaves.append((where, Nature.EXTRA, _ABSENT, _short(candidate[index])))
+            else:
+                self.walk(legacy[index], candidate[index], where)
+
+
+def diff_plain(legacy: Plain, candidate: Plain, path: str = "") -> tuple[list[_Leaf], int, set[str]]:
+    """(differing leaves as (path, nature, legacy, candidate), leaves compared, paths seen by type only)."""
+    tree = _Tree()
+    tree.walk(legacy, candidate, path)
+    return tree.leaves, tree.count, tree.opaque
+
+
+def _digest_leaves(legacy: Digests, candidate: Digests, field: str) -> Iterator[tuple[int, str, str, str]]:
+    """(layer, field, legacy, candidate) for the first differing unit of each layer: a page feeds the rest."""
+    unequal = legacy.values != candidate.values
+    for layer in np.flatnonzero(unequal.any(axis=1)):
+        column = int(unequal[layer].argmax())
+        ours, theirs = int(legacy.values[layer, column]), int(candidate.values[layer, column])
+        yield int(layer), f"{field}.{legacy.unit}[{legacy.first + column}]", _hex(ours), _hex(theirs)
+
+
+def _hex(digest: int) -> str:
+    return f"digest {digest & 0xFFFFFFFFFFFFFFFF:016x}"
+
+
+def _shape(value: Row | Digests) -> str:
+    return f"{value.values.dtype}{list(value.values.shape)}"
+
+
+def _row_text(row: Row, score: RowScore, side: int) -> str:
+    return f"{float(row.values[score.index])!r} at [{score.index}], argmax {score.argmax[side]}"
+
+
+class _EventDiff:
+    def __init__(self, point: Point, step: int) -> None:
+        self.point, self.step = point, step
+        self.compared: Counter[Kind] = Counter()
+        self.mismatches: list[Mismatch] = []
+        self.opaque: set[str] = set()
+
+    def add(
+        self,
+        key: Key,
+        nature: Nature,
+        legacy: str,
+        candidate: str,
+        *,
+        field: str | None = None,
+        layer: int | None = None,
+        score: RowScore | None = None,
+    ) -> None:
+        name = key.field if field is None else field
+        self.mismatches.append(
+            Mismatch(
+                key.kind,
+                nature,
+                self.point,
+                self.step,
+                key.sequence,
+                layer,
+                name,
+                legacy,
+                candidate,
+                score,
+            )
+        )
+
+    def pair(self, key: Key, legacy: Observed, candidate: Observed) -> None:
+        if isinstance(legacy, Row) and isinstance(candidate, Row):
+            self._rows(key, legacy, candidate)
+        elif isinstance(legacy, Digests) and isinstance(candidate, Digests):
+            self._digests(key, legacy, candidate)
+        elif isinstance(legacy, Row | Digests) or isinstance(candidate, Row | Digests):
+            self.compared[key.kind] += 1
+            self.add(key, Nature.TYPE, type(legacy).__name__, type(candidate).__name__)
+        else:
+            leaves, count, opaque = diff_plain(legacy, candidate, key.field)
+            self.compared[key.kind] += count
+            self.opaque |= opaque
+            for field, nature, ours, theirs in leaves:
+                self.add(key, nature, ours, theirs, field=field)
+
+    def _rows(self, key: Key, legacy: Row, candidate: Row) -> None:
+        if legacy.values.shape != candidate.values.shape or legacy.values.dtype != candidate.values.dtype:
+            self.add(key, Nature.SHAPE, _shape(legacy), _shape(candidate))
+            return
+        self.compared[key.kind] += legacy.values.size
+        score = score_row(legacy.values, candidate.values)
+        if score is not None:
+            ours, theirs = _row_text(legacy, score, 0), _row_text(candidate, score, 1)
+            self.add(key, Nature.NUMERIC, ours, theirs, score=score)
+
+    def _digests(self, key: Key, legacy: Digests, candidate: Digests) -> None:
+        if legacy.values.shape != candidate.values.shape:
+            self.add(key, Nature.SHAPE, _shape(legacy), _shape(candidate))
+            return
+        self.compared[key.kind] += legacy.values.size
+        for layer, field, ours, theirs in _digest_leaves(legacy, candidate, key.field):
+            self.add(key, Nature.VALUE, ours, theirs, field=field, layer=layer)
+
+
+def _present(value: Observed) -> str:
+    return _shape(value) if isinstance(value, Row | Digests) else _short(value)
+
+
+def compare_events(legacy: Event, candidate: Event) -> Comparison:
+    """Compares two events of one point; the mismatches come in the order in which the values came about."""
+    if legacy.point is not candidate.point:
+        raise ValueError(f"events of two points: {legacy.point} and {candidate.point}")
+    diff = _EventDiff(legacy.point, legacy.step)
+    for key, value in legacy.values.items():
+        if key in candidate.values:
+            diff.pair(key, value, candidate.values[key])
+        else:
+            diff.add(key, Nature.MISSING, _present(value), _ABSENT)
+    for key, value in candidate.values.items():
+        if key not in legacy.values:
+            diff.add(key, Nature.EXTRA, _ABSENT, _present(value))
+    return Comparison(diff.compared, tuple(diff.mismatches), frozenset(diff.opaque))

@@ -1,0 +1,130 @@
+"""Runs two sides step by step on the same requests and compares what they show, until one ends or they part.
+
+The sides run at the same time; each waits where it selects tokens until both have shown what they selected.
+From the first differing token on the candidate goes on with the control's tokens: later steps stay
+comparable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shadow.diff import Mismatch, Nature, compare_events
+from shadow.messages import Done, Failed, FromSide, Hello
+from shadow.observation import Event, Kind, Point, tokens_of
+from shadow.side import Lost, Side
+from shadow.tally import Tally
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """The harness could not do its work, or the control itself did not get through."""
+
+    message: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a lockstep run ended. `done` holds the timings of the sides that got through, control first."""
+
+    hello: tuple[Hello | None, Hello | None] = (None, None)
+    done: tuple[Done | None, Done | None] = (None, None)
+    trouble: Trouble | None = None
+    candidate_traceback: str = ""
+
+
+class _Run:
+    def __init__(self, control: Side, candidate: Side, tally: Tally, on_step: Callable[[int], None]) -> None:
+        self.control, self.candidate = control, candidate
+        self.tally, self.on_step = tally, on_step
+        self.point, self.step = Point.PREFILL, 0
+
+    def differ(
+        self, kind: Kind, field: str, control: str, candidate: str, point: Point | None = None
+    ) -> None:
+        self.tally.compared[kind] += 1
+        where = self.point if point is None else point
+        self.tally.find(Mismatch(kind, Nature.VALUE, where, self.step, None, None, field, control, candidate))
+
+    def compare(self, control: Event, candidate: Event) -> None:
+        self.point, self.step = control.point, control.step
+        comparison = compare_events(control, candidate)
+        self.tally.add(control.point, comparison)
+        if control.point.selects_tokens:
+            ours, theirs = tokens_of(control), tokens_of(candidate)
+            forced = {} if ours == theirs else ours
+            self.tally.forced_tokens += sum(theirs.get(label) != token for label, token in forced.items())
+            self.control.reply({})
+            self.candidate.reply(forced)
+        if control.point is Point.DECODE:
+            self.on_step(control.step)
+
+    def part(self, control: Event, candidate: Event) -> None:
+        """The sides are at two different points: nothing after this can be aligned."""
+        self.step = min(control.step, candidate.step)
+        self.differ(
+            Kind.SCHEDULE,
+            "next point",
+            _schedule(control),
+            _schedule(candidate),
+            control.point,
+        )
+
+
+def _schedule(event: Event) -> str:
+    after = f"after {event.step} decode steps"
+    return f"the run ends {after}" if event.point is Point.END else f"{event.point.value} {after}"
+
+
+def _outcome(message: FromSide | Lost) -> str:
+    match message:
+        case Done():
+            return f"done after {message.decode_steps} decode steps"
+        case Failed():
+            return f"raised {message.type_name}: {message.message}"
+        case Lost():
+            return message.reason
+        case Hello():
+            return "started"
+        case Event():
+            return f"goes on ({_schedule(message)})"
+
+
+def _trouble(side: Side, message: FromSide | Lost, *, is_control: bool) -> Trouble | None:
+    """Why the comparison cannot go on: any failure of the control, and the harness's own on either side."""
+    if isinstance(message, Failed) and (message.harness or is_control):
+        return Trouble(f"the {side.name} {_outcome(message)}", message.traceback)
+    if isinstance(message, Lost) and is_control:
+        return Trouble(f"the {side.name} {message.reason}", message.stderr)
+    return None
+
+
+def run_lockstep(
+    control: Side, candidate: Side, tally: Tally, on_step: Callable[[int], None] = lambda step: None
+) -> Outcome:
+    """Compares until both are done, one fails, or their schedules part; findings go to `tally`."""
+    run = _Run(control, candidate, tally, on_step)
+    hello: tuple[Hello | None, Hello | None] = (None, None)
+    while True:
+        ours, theirs = control.receive(), candidate.receive()
+        trouble = _trouble(control, ours, is_control=True) or _trouble(candidate, theirs, is_control=False)
+        if trouble is not None:
+            return Outcome(hello, trouble=trouble)
+        if isinstance(theirs, Failed | Lost):
+            run.differ(Kind.OUTCOME, "outcome", _outcome(ours), _outcome(theirs))
+            text = theirs.traceback if isinstance(theirs, Failed) else theirs.stderr
+            return Outcome(hello, candidate_traceback=text)
+        if isinstance(ours, Event) and isinstance(theirs, Event):
+            if ours.point is not theirs.point:
+                run.part(ours, theirs)
+                return Outcome(hello)
+            run.compare(ours, theirs)
+        elif isinstance(ours, Hello) and isinstance(theirs, Hello):
+            hello = (ours, theirs)
+        elif isinstance(ours, Done) and isinstance(theirs, Done):
+            tally.compared[Kind.OUTCOME] += 1
+            return Outcome(hello, (ours, theirs))
+        else:
+            return Outcome(hello, trouble=Trouble(f"protocol: {_outcome(ours)} against {_outcome(theirs)}"))

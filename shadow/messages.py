@@ -1,0 +1,63 @@
+"""What passes between the comparing process and the two that run a worker each, pickled over a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from shadow.observation import Event, Tokens
+
+
+class HarnessError(RuntimeError):
+    """The harness cannot do its work on this tree; says nothing about the worker's correctness."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a side is to run. `options` are the fields of batchgen.engine.EngineOptions that were given."""
+
+    tree: str
+    requests: str
+    threads: int
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The worker is built and observed. `worker_file` is where its module was really loaded from."""
+
+    worker_file: str
+    worker_sha256: str
+    torch_version: str
+    requests: int
+    refused_lines: int
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The side raised. `harness`: not the subject's doing (no hook to observe, a foreign module, ...)."""
+
+    type_name: str
+    message: str
+    traceback: str
+    harness: bool
+
+
+@dataclass(frozen=True)
+class Done:
+    """The run went through. Seconds: in the decode forward itself, in observing, in waiting for the other."""
+
+    decode_steps: int
+    forward_seconds: float
+    observe_seconds: float
+    wait_seconds: float
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Go on with these tokens instead of yours (by sequence); empty: with yours."""
+
+    tokens: Tokens
+
+
+FromSide = Hello | Event | Failed | Done

@@ -1,0 +1,94 @@
+"""One side of a comparison: a process of its own with a worker from its own source tree."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Pipe
+from pathlib import Path
+
+from shadow.messages import FromSide, Reply, Setup
+from shadow.observation import Tokens
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The process died or gave no sign of life for the time allowed."""
+
+    reason: str
+    stderr: str
+
+
+class Side:
+    """Starts on construction; a context manager that leaves no process behind."""
+
+    def __init__(self, name: str, setup: Setup, timeout: float) -> None:
+        self.name = name
+        self._timeout = timeout
+        # Appending, so that reading it here does not move where the process writes.
+        self._stderr = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (closed in __exit__)
+        self._connection, theirs = Pipe()
+        environment = {
+            **os.environ,
+            **{variable: str(setup.threads) for variable in _THREAD_VARIABLES},
+            "PYTHONHASHSEED": "0",
+            "PYTHONPATH": str(Path(__file__).resolve().parent.parent),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        with theirs:
+            self._process = subprocess.Popen(
+                # -P: the current folder must not decide where batchgen comes from
+                [sys.executable, "-P", "-m", "shadow.child", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=self._stderr,
+                stderr=self._stderr,
+            )
+        self._connection.send(setup)
+
+    def __enter__(self) -> Side:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._stderr.close()
+
+    def receive(self) -> FromSide | Lost:
+        """The next message, or what became of the process instead."""
+        try:
+            if not self._connection.poll(self._timeout):
+                return Lost(f"gave no sign of life for {self._timeout:g} s", self._said())
+            message: FromSide = self._connection.recv()
+            return message
+        except (EOFError, ConnectionResetError):
+            return Lost(self._how_it_ended(), self._said())
+
+    def reply(self, tokens: Tokens) -> None:
+        """Lets the side go on. One that is gone is noticed by the next `receive`."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._connection.send(Reply(tokens))
+
+    def _how_it_ended(self) -> str:
+        try:
+            code = self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            return "closed its pipe"
+        if code < 0:
+            return f"was killed by {signal.Signals(-code).name}"
+        return f"ended with exit code {code} before its run was over"
+
+    def _said(self, limit: int = 2000) -> str:
+        self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, self._stderr.tell() - limit))
+        return self._stderr.read().decode(errors="replace")

@@ -1,0 +1,50 @@
+"""What a run has compared and found so far: exact counts, the first divergence, a sample of the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from shadow.diff import Comparison, Mismatch
+from shadow.observation import Kind, Point
+
+KEPT = 50
+
+
+@dataclass
+class Tally:
+    compared: Counter[Kind] = field(default_factory=Counter)
+    differing: Counter[Kind] = field(default_factory=Counter)
+    points: Counter[Point] = field(default_factory=Counter)
+    first_of_kind: dict[Kind, Mismatch] = field(default_factory=dict)
+    kept: list[Mismatch] = field(default_factory=list)
+    opaque: set[str] = field(default_factory=set)
+    forced_tokens: int = 0
+
+    def add(self, point: Point, comparison: Comparison) -> None:
+        """One pair of events that were at the same point."""
+        self.points[point] += 1
+        self.compared[Kind.SCHEDULE] += 1
+        self.compared.update(comparison.compared)
+        self.opaque |= comparison.opaque
+        for mismatch in comparison.mismatches:
+            self.find(mismatch)
+
+    def find(self, mismatch: Mismatch) -> None:
+        self.differing[mismatch.kind] += 1
+        self.first_of_kind.setdefault(mismatch.kind, mismatch)
+        if len(self.kept) < KEPT:
+            self.kept.append(mismatch)
+
+    @property
+    def first(self) -> Mismatch | None:
+        return self.kept[0] if self.kept else None
+
+    @property
+    def total(self) -> int:
+        return self.differing.total()
+
+    @property
+    def unseen(self) -> tuple[Kind, ...]:
+        """Kinds of which nothing was compared."""
+        return tuple(kind for kind in Kind if not self.compared[kind])

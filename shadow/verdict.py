@@ -1,0 +1,165 @@
+"""From what a run compared and found to a report: verdict, first divergence, counts by kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from reports import Check, Fact, Finding, Level, Report, Status, Table, Verdict
+from shadow.diff import Mismatch
+from shadow.lockstep import Outcome
+from shadow.messages import Done
+from shadow.observation import Kind
+from shadow.tally import Tally
+
+
+class Exit(IntEnum):
+    """Exit codes of `shadow`, worst first where several apply: 2, 1, 3, 0."""
+
+    EQUAL = 0
+    DIVERGENCE = 1
+    HARNESS = 2
+    COVERAGE = 3
+    USAGE = 64
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What was compared with what, for the report."""
+
+    legacy: str
+    candidate: str
+    facts: tuple[Fact, ...] = ()
+    seconds: float = 0.0
+
+
+_HOW_TO_COVER = {
+    Kind.BOUNDARY: "no page boundary was reached: generate more tokens or use a smaller --page-size",
+    Kind.KV: "no decode step was observed: the requests must generate more than one token",
+    Kind.PAGE_TABLE: "no decode step was observed: the requests must generate more than one token",
+}
+
+
+def exit_code(tally: Tally, outcome: Outcome) -> Exit:
+    if outcome.trouble is not None:
+        return Exit.HARNESS
+    if tally.total:
+        return Exit.DIVERGENCE
+    return Exit.COVERAGE if tally.unseen else Exit.EQUAL
+
+
+def _where(mismatch: Mismatch) -> str:
+    parts = [f"step {mismatch.step}"]
+    if mismatch.sequence is not None:
+        parts.append(f"sequence {mismatch.sequence}")
+    if mismatch.layer is not None:
+        parts.append(f"layer {mismatch.layer}")
+    return ", ".join([*parts, f"field {mismatch.field}"])
+
+
+def _finding(mismatch: Mismatch) -> Finding:
+    score = mismatch.score
+    message = f"{mismatch.kind.value}: {mismatch.nature.value} differs at the {mismatch.point.value} point"
+    where: tuple[Fact, ...] = (
+        Fact("step", str(mismatch.step)),
+        Fact("point", mismatch.point.value),
+        Fact("sequence", mismatch.sequence or "none: of the whole worker"),
+        Fact("layer", "none" if mismatch.layer is None else str(mismatch.layer)),
+        Fact("field", mismatch.field),
+    )
+    if score is not None:
+        flipped = "" if score.argmax[0] == score.argmax[1] else ", another token"
+        text = f"{score.relative_l2:.3g}; max abs {score.max_abs:.3g}; {score.differing} elements{flipped}"
+        where += (Fact("relative L2", text),)
+    return Finding(mismatch.kind.value, Level.ERROR, message, where, mismatch.legacy, mismatch.candidate)
+
+
+def _check(kind: Kind, tally: Tally) -> Check:
+    compared, differing = tally.compared[kind], tally.differing[kind]
+    if differing:
+        detail = f"{differing:,} differ, the first at {_where(tally.first_of_kind[kind])}"
+        return Check(kind.value, Status.FAIL, compared, detail)
+    if not compared:
+        return Check(kind.value, Status.SHORT, 0, _HOW_TO_COVER.get(kind, "nothing was compared"))
+    return Check(kind.value, Status.PASS, compared)
+
+
+def _headline(code: Exit, tally: Tally, outcome: Outcome) -> str:
+    steps = max((done.decode_steps for done in outcome.done if done is not None), default=None)
+    match code:
+        case Exit.HARNESS:
+            assert outcome.trouble is not None
+            return f"No verdict: {outcome.trouble.message}"
+        case Exit.DIVERGENCE:
+            assert tally.first is not None
+            return f"Diverged at {_where(tally.first)} ({tally.total:,} values differ)"
+        case Exit.COVERAGE:
+            return f"Coverage short: nothing compared of {', '.join(kind.value for kind in tally.unseen)}"
+    return f"Equal: {tally.compared.total():,} values over {steps} decode steps"
+
+
+def _timings(outcome: Outcome) -> tuple[Table, ...]:
+    if None in outcome.done:
+        return ()
+
+    def row(name: str, done: Done) -> tuple[str, ...]:
+        steps = max(1, done.decode_steps)
+        times = (done.forward_seconds, done.observe_seconds, done.wait_seconds)
+        return (name, str(done.decode_steps), *(f"{1000 * seconds / steps:.1f}" for seconds in times))
+
+    rows = tuple(
+        row(name, done)
+        for name, done in zip(("legacy", "candidate"), outcome.done, strict=True)
+        if done is not None
+    )
+    columns = ("side", "decode steps", "forward ms/step", "observing ms/step", "waiting ms/step")
+    return (Table("Time", columns, rows),)
+
+
+def _facts(circumstances: Circumstances, tally: Tally, outcome: Outcome) -> tuple[Fact, ...]:
+    facts = [*circumstances.facts]
+    for name, hello in zip(("legacy", "candidate"), outcome.hello, strict=True):
+        if hello is not None:
+            facts.append(Fact(f"{name} worker", f"{hello.worker_file} (sha256 {hello.worker_sha256[:12]})"))
+            if hello.refused_lines:
+                facts.append(Fact(f"{name} refused", f"{hello.refused_lines} lines of the requests file"))
+    first = outcome.hello[0]
+    if first is not None:
+        facts += [Fact("requests", str(first.requests)), Fact("torch", first.torch_version)]
+    points = ", ".join(f"{count} x {point.value}" for point, count in tally.points.items())
+    facts.append(Fact("observed", points or "nothing"))
+    if tally.forced_tokens:
+        facts.append(Fact("teacher-forced", f"{tally.forced_tokens} tokens of the candidate"))
+    if tally.opaque:
+        facts.append(Fact("seen by type only", ", ".join(sorted(tally.opaque))))
+    return tuple(facts)
+
+
+def build_report(circumstances: Circumstances, tally: Tally, outcome: Outcome) -> Report:
+    """The report of one run; its verdict carries the exit code."""
+    code = exit_code(tally, outcome)
+    status = {
+        Exit.EQUAL: Status.PASS,
+        Exit.DIVERGENCE: Status.FAIL,
+        Exit.HARNESS: Status.ERROR,
+        Exit.COVERAGE: Status.SHORT,
+    }[code]
+    findings = [_finding(mismatch) for mismatch in tally.kept]
+    total = tally.total
+    if outcome.trouble is not None:
+        message = outcome.trouble.message
+        findings.insert(0, Finding("harness", Level.ERROR, message, hint=outcome.trouble.detail or None))
+        total += 1
+    facts = (Fact("legacy", circumstances.legacy), Fact("candidate", circumstances.candidate))
+    trace = outcome.candidate_traceback
+    return Report(
+        title="shadow compare",
+        verdict=Verdict(status, int(code), _headline(code, tally, outcome)),
+        facts=facts + _facts(circumstances, tally, outcome),
+        checks=tuple(_check(kind, tally) for kind in Kind),
+        findings=tuple(findings),
+        total_findings=total,
+        tables=_timings(outcome)
+        + ((Table("What the candidate said last", ("text",), ((trace,),)),) if trace else ()),
+        seconds=circumstances.seconds,
+    )

@@ -22,7 +22,7 @@ from migration.rules import method_refusals
 from migration.source import Edit, Source, apply_edits
 from migration.structure import ClassOutline, Method, Section, outline
 from migration.tree import OverlayTree, Tree
-from migration.usage import Override, overrides
+from migration.usage import overrides
 
 
 @dataclass(frozen=True)
@@ -186,11 +186,7 @@ class _Cut:
             *imports.refusals,
             *self._name_clashes(names, found, imports, types),
             *self._cycle(handler),
-        ]
-        refusals += [
-            Refusal("MG107", o.method, o.line, f"{o.path} overrides it in a subclass")
-            for o in self._overrides
-            if o.subclass
+            *self._replaced(),
         ]
         if refusals:
             return CutRefused(recipe, tuple(refusals))
@@ -204,29 +200,26 @@ class _Cut:
         outcome = prove(recipe, source, self.moving, worker, handler, imports.lazy, removed)
         if not isinstance(outcome, Proof):
             return CutRefused(recipe, outcome)
-        patched = tuple(
-            f"{o.path}:{o.line} replaces {o.method} on a worker: calls between moved methods will not see it"
-            for o in self._overrides
-        )
         if imports.lazy and b'"__main__"' in source.data:
             message = (
                 f"run as a script, {recipe.source_file} would exist twice: the handler imports it by name"
             )
             notes = (*notes, message)
-        notes = (*notes, *patched, *self._recipe_notes(found))
+        notes = (*notes, *self._recipe_notes(found))
         return CutPlan(recipe, tuple(m.name for m in self.moving), found, tuple(changes), outcome, notes)
 
     # Which self goes where.
 
+    @cached_property
     def _siblings(self) -> frozenset[str]:
-        """Moved methods that moved code may call on the handler itself."""
-        written = {u.attribute for f in self.facts.values() for u in f.uses if u.kind in ("write", "setattr")}
-        return (
-            frozenset(m.name for m in self.moving) - set(self.recipe.late_bound) - {w for w in written if w}
-        )
+        """Moved methods that moved code calls on the handler itself; one that is assigned is looked up."""
+        assigned = {
+            u.attribute for f in self.facts.values() for u in f.uses if u.kind in ("write", "setattr")
+        }
+        return frozenset(m.name for m in self.moving) - set(self.recipe.late_bound) - assigned
 
     def _through_handles(self, method: Method) -> list[SelfUse]:
-        siblings = self._siblings()
+        siblings = self._siblings
         uses = self.facts[id(method.node)].uses
         return [use for use in uses if not (use.kind == "call" and use.attribute in siblings)]
 
@@ -332,12 +325,14 @@ class _Cut:
                 refusals.append(Refusal("MG019", recipe.target_file, 0, f"{item.bound} means two things"))
         return refusals
 
-    @cached_property
-    def _overrides(self) -> tuple[Override, ...]:
-        """Places outside the worker that replace a moved method which other moved code calls."""
+    def _replaced(self) -> list[Refusal]:
+        """Moved methods that moved code calls and that some other file replaces on a worker."""
         called = {u.attribute for m in self.moving for u in self.facts[id(m.node)].uses if u.kind == "call"}
-        siblings = [name for name in self._siblings() if name in called]
-        return overrides(self.tree, self.recipe, siblings) if siblings else ()
+        names = self._siblings & called
+        if not names:
+            return []
+        found = overrides(self.tree, self.recipe, names)
+        return [Refusal("MG107", o.method, o.line, f"by {o.path}") for o in found]
 
     def _cycle(self, handler: bytes) -> list[Refusal]:
         overlay = OverlayTree(self.tree, {self.recipe.target_file: handler})

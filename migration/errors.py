@@ -60,7 +60,9 @@ CATALOGUE: Final[dict[str, Code]] = {
     "MG104": Code("target module is shadowed by a package", "remove the package or choose another module"),
     "MG105": Code("import cycle through the handler", "move what the worker shares into a module of its own"),
     "MG106": Code("name already bound in the worker module", "choose another handler class name"),
-    "MG107": Code("sibling call is overridden elsewhere", "list the callee under `late_bound` in the recipe"),
+    "MG107": Code(
+        "is replaced elsewhere, and moved code calls it", "list it under `late_bound` in the recipe"
+    ),
     "MG108": Code("section is partly ported", "finish or undo the earlier port first"),
     "MG201": Code("result does not compile", "report it: the cut must never produce this"),
     "MG202": Code("moved body differs from the original", "list the method in `stays` and report it"),

@@ -14,12 +14,11 @@ from migration.tree import Tree
 
 @dataclass(frozen=True)
 class Override:
-    """A place that replaces a method on the worker class or on an instance."""
+    """A place that replaces a method: in a subclass, on the class, or on an instance."""
 
     method: str
     path: str
     line: int
-    subclass: bool
 
 
 def overrides(tree: Tree, recipe: Recipe, methods: Collection[str]) -> tuple[Override, ...]:
@@ -44,14 +43,16 @@ def _overrides_at(node: ast.AST, path: str, worker: str, methods: Collection[str
         dotted(base).rpartition(".")[2] == worker for base in node.bases
     ):
         bodies = [s for s in node.body if isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef)]
-        return [Override(s.name, path, s.lineno, True) for s in bodies if s.name in methods]
+        return [Override(s.name, path, s.lineno) for s in bodies if s.name in methods]
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in methods:
-        return [Override(node.attr, path, node.lineno, False)]
+        if dotted(node.value) == "self":  # an attribute of some other class; the worker's own are known
+            return []
+        return [Override(node.attr, path, node.lineno)]
     if isinstance(node, ast.Call) and len(node.args) >= 2:
         name = node.args[1]
         if dotted(node.func).rpartition(".")[2] in ("setattr", "object") and isinstance(name, ast.Constant):
             if name.value in methods:
-                return [Override(str(name.value), path, node.lineno, False)]
+                return [Override(str(name.value), path, node.lineno)]
     return []
 
 

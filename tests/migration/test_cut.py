@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from migration.cut import CutClean, plan_cut
+from migration.cut import CutClean, CutPlan, plan_cut
 from migration.errors import MigrationError
 from migration.tree import OverlayTree
 
@@ -105,9 +105,17 @@ def test_sibling_overridden_in_a_subclass_is_refused():
         "mock.patch.object(Worker, 'inner')",
     ],
 )
-def test_sibling_patched_elsewhere_is_noted(patch: str):
-    (note,) = planned(CALLS, tests__test_it=f"\n{patch}\n").notes
-    assert note.startswith("tests/test_it.py:2 replaces inner")
+def test_sibling_patched_elsewhere_is_refused_until_it_is_late_bound(patch: str):
+    tree = tree_of(CALLS, tests__test_it=f"\n{patch}\n")
+    outcome = plan_cut(RECIPE, tree)
+    assert codes(outcome) == ["MG107"]
+    (refusal,) = outcome.refusals
+    assert (refusal.where, refusal.line, refusal.message) == ("inner", 2, "by tests/test_it.py")
+    assert isinstance(plan_cut(dataclasses.replace(RECIPE, late_bound=("inner",)), tree), CutPlan)
+
+
+def test_an_attribute_of_another_class_is_no_patch():
+    planned(CALLS, app__other="class Other:\n    def __init__(self):\n        self.inner = 1\n")
 
 
 def test_sibling_that_the_worker_assigns_itself_is_called_through_the_worker():

@@ -53,7 +53,9 @@ literal = st.sampled_from(
 expression = st.recursive(
     st.one_of(
         literal,
-        st.sampled_from(["x", "y", "helper(2)", "floor(2.5)", "up(1.5)", "json.dumps(keep(self.a), default=str)"]),
+        st.sampled_from(
+            ["x", "y", "helper(2)", "floor(2.5)", "up(1.5)", "json.dumps(keep(self.a), default=str)"]
+        ),
         attribute.map(lambda name: f"self.{name}"),
         attribute.map(lambda name: f'getattr(self, "{name}", None)'),
         attribute.map(lambda name: f'hasattr(self, "{name}")'),

@@ -1,0 +1,14 @@
+"""Attention over paged KV: the backend protocol, the torch reference and the wrapper that holds the bound state."""
+
+from batchgen.attention.protocol import AttentionBackend, DecodePlan, IndexInputs
+from batchgen.attention.torch_paged import TorchPagedAttention
+from batchgen.attention.wrapper import Attn_Wrapper, AttnWrapperBase
+
+__all__ = [
+    "AttentionBackend",
+    "AttnWrapperBase",
+    "Attn_Wrapper",
+    "DecodePlan",
+    "IndexInputs",
+    "TorchPagedAttention",
+]

@@ -1,0 +1,22 @@
+"""Shared by all tests: few threads, and no attention state left over from another test.
+
+Nothing here imports torch: the tests of the packages that do without it stay quick.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+
+
+@pytest.fixture(autouse=True)
+def _clean_attention_state() -> Iterator[None]:
+    yield
+    wrapper = sys.modules.get("batchgen.attention.wrapper")
+    if wrapper is not None:
+        wrapper.AttnWrapperBase.reset()

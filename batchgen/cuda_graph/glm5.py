@@ -146,11 +146,14 @@ class Glm5CudaGraphAdapter(CudaGraphAdapter):
         """RuntimeError after `release_context`."""
         self._require_model()
         inputs, outputs = dict(buffers.inputs), dict(buffers.outputs)
-        page_table = buffers.in_place["page_table"]
+        bound = self._bindings(inputs, gpu_kv_manager, self.max_seqlen, outputs)
+        # Kernels are part of a graph: those bound now, whatever is bound at the replay.
+        bound["attention_backend"] = AttnWrapperBase.attention_backend
+        bound["row_exact"] = AttnWrapperBase.row_exact
+        bound["decode_page_table"] = buffers.in_place["page_table"]
 
         def run() -> None:
-            bound = self._bindings(inputs, gpu_kv_manager, self.max_seqlen, outputs)
-            with CaptureContext(decode_page_table=page_table, **bound), self._probing(outputs):
+            with CaptureContext(**bound), self._probing(outputs):
                 hidden = self.model(inputs["input_ids"], inputs["position_ids"])
                 outputs["logits"].copy_(self.model.compute_logits(hidden))
 

@@ -16,7 +16,9 @@ def inventory(found: Inventory) -> None:
     others = f" (also here: {', '.join(found.other_classes)})" if found.other_classes else ""
     lines = found.last_line - found.first_line + 1
     console.print(
-        f"[bold]{found.class_name}[/] in {escape(found.path)}: {lines} lines{others}", highlight=False
+        f"[bold]{found.class_name}[/] in {escape(found.path)}: {lines} lines{others}",
+        soft_wrap=True,
+        highlight=False,
     )
     sections = Table(
         "section", "lines", "methods", "lines in methods", title="Sections", title_justify="left"
@@ -51,10 +53,13 @@ def inventory(found: Inventory) -> None:
     console.print(
         f"{len(found.methods)} methods, {len(found.attributes)} attributes, "
         f"{len(found.lazy_attributes)} created outside __init__, {len(duplicates)} defined more than once",
+        soft_wrap=True,
         highlight=False,
     )
     if found.lazy_attributes:
-        console.print("created outside __init__: " + ", ".join(found.lazy_attributes), highlight=False)
+        console.print(
+            "created outside __init__: " + ", ".join(found.lazy_attributes), soft_wrap=True, highlight=False
+        )
 
 
 def _hazards(method: MethodReport) -> list[str]:
@@ -103,6 +108,7 @@ def _plan(console: Console, found: CutPlan, *, written: bool) -> None:
     console.print(
         f"[bold]{recipe.name}[/]: {verb} {proof.methods} methods of {recipe.source_class} "
         f"to {recipe.handler_class} in {recipe.target_file}",
+        soft_wrap=True,
         highlight=False,
     )
     renames = dict(proof.renames)
@@ -123,19 +129,27 @@ def _plan(console: Console, found: CutPlan, *, written: bool) -> None:
         f"taken out; {proof.methods} signatures kept; {proof.comments} comments conserved; "
         f"{proof.bytes_untouched} bytes outside the cut identical; no new undefined or unused name; "
         "a second run changes nothing",
+        soft_wrap=True,
         highlight=False,
     )
     for method, names in proof.lazy_imports:
-        console.print(f"  {method} takes from the worker at each call: {', '.join(names)}", highlight=False)
+        console.print(
+            f"  {method} takes from the worker at each call: {', '.join(names)}",
+            soft_wrap=True,
+            highlight=False,
+        )
     if proof.imports_removed:
         console.print(
-            f"  imports only they used, removed: {', '.join(proof.imports_removed)}", highlight=False
+            f"  imports only they used, removed: {', '.join(proof.imports_removed)}",
+            soft_wrap=True,
+            highlight=False,
         )
     for note in found.notes:
-        console.print(f"  note: {escape(note)}", highlight=False)
+        console.print(f"  note: {escape(note)}", soft_wrap=True, highlight=False)
     for change in found.changes:
         size = change.after.count(b"\n") - (change.before or b"").count(b"\n")
         console.print(
             f"  {'new' if change.before is None else 'changed'} {change.path} ({size:+} lines)",
+            soft_wrap=True,
             highlight=False,
         )

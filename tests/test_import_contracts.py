@@ -1,4 +1,4 @@
-"""The direction of imports is the architecture: who may import whom, checked on the source and in fresh interpreters."""
+"""The direction of imports is the architecture: checked on the source and in fresh interpreters."""
 
 from __future__ import annotations
 

@@ -48,7 +48,12 @@ def make_worker() -> Iterator[MakeWorker]:
 
 
 def random_requests(
-    count: int, *, seed: int = 0, prompt: tuple[int, int] = (1, 40), new: tuple[int, int] = (1, 24), **sampling: Any
+    count: int,
+    *,
+    seed: int = 0,
+    prompt: tuple[int, int] = (1, 40),
+    new: tuple[int, int] = (1, 24),
+    **sampling: Any,
 ) -> list[TokenizedRequest]:
     """Prompts of random bytes and random lengths."""
     rng = random.Random(seed)

@@ -19,7 +19,9 @@ from .test_kv_section import stopped_at
 class Node:
     """One node, one rank, one boundary: sequences by hand, the decision of the real worker."""
 
-    def __init__(self, worker: BatchGenWorker, *, gpu_free: int, host_free: int, host_total: int = 100) -> None:
+    def __init__(
+        self, worker: BatchGenWorker, *, gpu_free: int, host_free: int, host_total: int = 100
+    ) -> None:
         self.worker = worker
         self.gpu_free = gpu_free
         self.host = NodeHostStats(0, host_free, host_total)
@@ -32,7 +34,18 @@ class Node:
         self.worker.global_batch.assign_rank(uuid, 0)
         return seq
 
-    def decodes(self, uuid: str, *, decoded: int, gpu: int = 4, more: int = 0, host: int = 10, grow: int = 0, done: bool = False, priority: int = 0) -> None:
+    def decodes(
+        self,
+        uuid: str,
+        *,
+        decoded: int,
+        gpu: int = 4,
+        more: int = 0,
+        host: int = 10,
+        grow: int = 0,
+        done: bool = False,
+        priority: int = 0,
+    ) -> None:
         self.add(uuid, priority=priority)
         self.decoding[uuid] = {
             "decoded_length": decoded,
@@ -44,7 +57,15 @@ class Node:
             "host_growth_pages": grow,
         }
 
-    def waits(self, uuid: str, *, decoded: int, pages: int, host: int = 10, status: SequenceStatus = SequenceStatus.ON_HOLD) -> None:
+    def waits(
+        self,
+        uuid: str,
+        *,
+        decoded: int,
+        pages: int,
+        host: int = 10,
+        status: SequenceStatus = SequenceStatus.ON_HOLD,
+    ) -> None:
         self.add(uuid)
         self.waiting[uuid] = {
             "pages_needed": pages,
@@ -143,7 +164,9 @@ def test_an_extension_refused_by_a_pool_puts_the_whole_list_on_hold(make_worker:
         for uuid in uuids:
             worker.global_batch.get_sequence(uuid).gpu_pages_allocated -= 1
         decision = BoundaryDecisions(
-            active_uuids=tuple(uuids), seqs_needing_extension=tuple(uuids[:2]), decode_uuids_final=tuple(uuids)
+            active_uuids=tuple(uuids),
+            seqs_needing_extension=tuple(uuids[:2]),
+            decode_uuids_final=tuple(uuids),
         )
         for uuid in uuids:
             worker.global_batch.get_sequence(uuid).gpu_pages_allocated += 1
@@ -168,7 +191,9 @@ def test_ranks_that_enter_a_boundary_with_other_sequences_are_told_apart(
     worker.world_size = 1
 
 
-def test_the_desync_check_runs_at_boundaries_in_debug(make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_desync_check_runs_at_boundaries_in_debug(
+    make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batchgen_worker, "BATCHGEN_CB_DEBUG", True)
     worker = make_worker(gpu_kv_pages=40)
     calls: list[Any] = []
@@ -177,7 +202,9 @@ def test_the_desync_check_runs_at_boundaries_in_debug(make_worker: MakeWorker, m
     assert len(calls) == worker.stats()["boundaries"] > 0
 
 
-def test_a_decision_that_fails_on_rank_0_fails_on_every_rank(make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decision_that_fails_on_rank_0_fails_on_every_rank(
+    make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     worker = make_worker()
 
     def broken(*args: Any) -> BoundaryDecisions:
@@ -281,7 +308,10 @@ def test_host_pages_grow_on_demand_within_the_budget(make_worker: MakeWorker) ->
         before = seq.host_pages_allocated
         worker._ensure_host_kv_append_capacity([seq.global_idx], [seq.kv_token_budget - 1])
         assert seq.host_pages_allocated * 4 >= seq.kv_token_budget > before * 4
-        assert worker.core_engine.host_paged_kv_worker_view.page_count(seq.global_idx) == seq.host_pages_allocated
+        assert (
+            worker.core_engine.host_paged_kv_worker_view.page_count(seq.global_idx)
+            == seq.host_pages_allocated
+        )
 
 
 @pytest.mark.parametrize("setting", [("BATCHGEN_SYNC_KV", "1"), ("BATCHGEN_KV_OFFLOAD_UVA_KERNEL", "0")])
@@ -298,7 +328,9 @@ def test_every_way_to_append_gives_the_same(
     assert worker.stats()["reloads"] > 0
 
 
-def test_too_many_pending_appends_are_waited_for(make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_pending_appends_are_waited_for(
+    make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batchgen_worker, "MAX_PENDING_KV_APPENDS", 2)
     worker = make_worker()
     longest = 0
@@ -320,7 +352,9 @@ def test_nan_keys_stop_the_run_before_they_reach_the_host(make_worker: MakeWorke
         worker._append_decode_kv_to_host_async([(0, torch.tensor([[[float("nan")]]]), None)], [0], [0])
 
 
-def test_graph_compare_reports_and_never_changes_the_result(make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graph_compare_reports_and_never_changes_the_result(
+    make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     requests = random_requests(6, seed=39, new=(10, 20))
     expected = token_ids(make_worker().generate(requests))
     monkeypatch.setenv("BATCHGEN_DECODE_GRAPH_COMPARE", "1")
@@ -350,7 +384,9 @@ def test_a_graph_that_differs_from_eager_is_counted_or_fatal_as_asked(
     assert worker.stats()["graph_compare_failures"] == 1
 
 
-def test_a_slow_step_dumps_the_stacks_once(make_worker: MakeWorker, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_slow_step_dumps_the_stacks_once(
+    make_worker: MakeWorker, capfd: pytest.CaptureFixture[str]
+) -> None:
     import time
 
     worker = make_worker()

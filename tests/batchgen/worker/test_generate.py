@@ -13,7 +13,9 @@ from .conftest import MakeWorker, assert_nothing_held, by_id, random_requests, t
 
 
 def request(custom_id: str, prompt: str = "hello", **sampling: object) -> TokenizedRequest:
-    return TokenizedRequest(custom_id, tuple(prompt.encode()), SamplingParams(**{"max_tokens": 12, **sampling}))  # type: ignore[arg-type]
+    return TokenizedRequest(
+        custom_id, tuple(prompt.encode()), SamplingParams(**{"max_tokens": 12, **sampling})
+    )  # type: ignore[arg-type]
 
 
 def test_three_batches_on_one_live_worker_answer_like_three_fresh_workers(make_worker: MakeWorker) -> None:
@@ -48,7 +50,9 @@ def test_results_arrive_as_they_complete_and_progress_counts_them(make_worker: M
     assert progress[-1].prompt_tokens >= sum(len(r.prompt_token_ids) for r in requests)
 
 
-def test_every_request_gets_exactly_what_it_asked_for_or_ends_early_with_a_reason(make_worker: MakeWorker) -> None:
+def test_every_request_gets_exactly_what_it_asked_for_or_ends_early_with_a_reason(
+    make_worker: MakeWorker,
+) -> None:
     requests = random_requests(30, seed=5, new=(1, 40))
     wanted = {r.custom_id: r.sampling.max_tokens for r in requests}
     for result in make_worker(gpu_kv_pages=40).generate(requests):
@@ -58,7 +62,9 @@ def test_every_request_gets_exactly_what_it_asked_for_or_ends_early_with_a_reaso
             assert result.finish_reason == "stop" and len(result.token_ids) <= wanted[result.custom_id]
 
 
-def test_a_token_of_eos_ends_the_sequence_even_at_prefill(make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_of_eos_ends_the_sequence_even_at_prefill(
+    make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     worker = make_worker()
     eos = worker.tokenizer.eos_token_ids[0]
     select = worker._select_tokens
@@ -71,7 +77,9 @@ def test_a_token_of_eos_ends_the_sequence_even_at_prefill(make_worker: MakeWorke
         return tokens
 
     monkeypatch.setattr(worker, "_select_tokens", end_the_first_row)
-    results = by_id(worker.generate([request("at-prefill"), request("later"), request("never", ignore_eos=True)]))
+    results = by_id(
+        worker.generate([request("at-prefill"), request("later"), request("never", ignore_eos=True)])
+    )
     assert results["at-prefill"].token_ids == (eos,) and results["at-prefill"].finish_reason == "stop"
     assert len(results["later"].token_ids) == 4 and results["later"].detail == "eos"
     assert len(results["never"].token_ids) == 12
@@ -97,7 +105,9 @@ def test_a_stop_string_ends_the_text_before_it(make_worker: MakeWorker) -> None:
     assert len(stopped.token_ids) < 24
 
 
-def test_a_sequence_that_repeats_one_token_is_stopped(make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sequence_that_repeats_one_token_is_stopped(
+    make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     worker = make_worker()
     monkeypatch.setattr(worker, "_select_tokens", lambda logits, rows: torch.full((len(rows),), 65))
     (result,) = worker.generate([request("loop", max_tokens=100)])
@@ -126,7 +136,11 @@ def test_repetition_may_be_allowed(make_worker: MakeWorker, monkeypatch: pytest.
 def test_sampling_depends_on_the_seed_and_not_on_evictions(make_worker: MakeWorker) -> None:
     def with_seed(seed: int) -> list[TokenizedRequest]:
         return [
-            TokenizedRequest(r.custom_id, r.prompt_token_ids, SamplingParams(max_tokens=25, temperature=1.0, top_p=0.9, seed=seed))
+            TokenizedRequest(
+                r.custom_id,
+                r.prompt_token_ids,
+                SamplingParams(max_tokens=25, temperature=1.0, top_p=0.9, seed=seed),
+            )
             for r in random_requests(12, seed=7)
         ]
 
@@ -142,7 +156,9 @@ def test_sampling_depends_on_the_seed_and_not_on_evictions(make_worker: MakeWork
 
 def test_logprobs_belong_to_the_tokens_also_across_evictions(make_worker: MakeWorker) -> None:
     requests = random_requests(12, seed=8, new=(20, 30), logprobs=True, top_logprobs=2)
-    worker = make_worker(gpu_kv_pages=40, host_kv_pages=45, host_kv_chunk_size=4, adaptive_host_kv_chunk=False)
+    worker = make_worker(
+        gpu_kv_pages=40, host_kv_pages=45, host_kv_chunk_size=4, adaptive_host_kv_chunk=False
+    )
     for result in worker.generate(requests):
         assert result.logprobs is not None and len(result.logprobs) == len(result.token_ids)
         assert [lp.token_id for lp in result.logprobs] == list(result.token_ids)
@@ -173,7 +189,9 @@ def test_a_request_that_no_pool_can_hold_is_answered_with_the_numbers(make_worke
 
 def test_a_request_that_fills_the_whole_pool_runs(make_worker: MakeWorker) -> None:
     worker = make_worker(gpu_kv_pages=10, host_kv_pages=10)
-    results = worker.generate([request(f"full{i}", prompt="x" * 20, max_tokens=20, ignore_eos=True) for i in range(3)])
+    results = worker.generate(
+        [request(f"full{i}", prompt="x" * 20, max_tokens=20, ignore_eos=True) for i in range(3)]
+    )
     assert [len(r.token_ids) for r in results] == [20, 20, 20]
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from batchgen.batchgen_worker import BatchGenWorker
-from batchgen.kv import KVExhausted
+from batchgen.kv import KVExhausted, KVStats
 from batchgen.sequence import SequenceStatus
 
 from .conftest import MakeWorker, random_requests
@@ -36,7 +36,9 @@ def stopped_at(worker: BatchGenWorker, step: int, count: int = 6, **requests: An
     abandon = worker._abandon_batch
     worker._abandon_batch = lambda: None  # type: ignore[method-assign]
     with pytest.raises(Reached):
-        worker.generate(random_requests(count, **{"seed": 21, "prompt": (8, 20), "new": (30, 40), **requests}))
+        worker.generate(
+            random_requests(count, **{"seed": 21, "prompt": (8, 20), "new": (30, 40), **requests})
+        )
     try:
         yield seen["batch"]
     finally:
@@ -80,7 +82,9 @@ def test_binding_publishes_the_pool_and_its_parts(live: BatchGenWorker) -> None:
     assert live._get_cuda_graph_gpu_manager() is None
 
 
-def test_the_graph_table_is_as_wide_as_the_longest_sequence_and_as_high_as_the_batch(live: BatchGenWorker) -> None:
+def test_the_graph_table_is_as_wide_as_the_longest_sequence_and_as_high_as_the_batch(
+    live: BatchGenWorker,
+) -> None:
     context = live.model_config.max_position_embeddings
     assert live._cuda_graph_page_table_token_capacity() == min(context, 16384)
     assert live._cuda_graph_page_table_token_capacity([10, 10**6]) == 10**6
@@ -148,7 +152,9 @@ def test_a_held_sequence_comes_back_with_every_page_of_both_pools(live: BatchGen
     with stopped_at(live, 6) as batch:
         manager = live.gpu_paged_kv_cache_manager
         ids = [live._local_to_global_id(i) for i in batch]
-        lengths = {g: live.global_batch.get_sequence(live._global_to_uuid[g]).current_context_length - 1 for g in ids}
+        lengths = {
+            g: live.global_batch.get_sequence(live._global_to_uuid[g]).current_context_length - 1 for g in ids
+        }
         before = {g: gpu_content(live, g, lengths[g]) for g in ids}
         uuids = [live._local_to_uuid_map[i] for i in batch]
         live._put_sequences_on_hold(uuids)
@@ -157,7 +163,9 @@ def test_a_held_sequence_comes_back_with_every_page_of_both_pools(live: BatchGen
         live._allocate_state_slots(batch)
         assert live._allocate_gpu_kv_two_page_buffer(batch)
         for g in ids:
-            assert all(torch.equal(a, b) for a, b in zip(before[g], gpu_content(live, g, lengths[g]), strict=True))
+            assert all(
+                torch.equal(a, b) for a, b in zip(before[g], gpu_content(live, g, lengths[g]), strict=True)
+            )
         assert list(manager.slot_to_seq_id) == ids
 
 
@@ -170,7 +178,9 @@ def test_a_whole_reservation_holds_every_budget_and_loads(live: BatchGenWorker) 
             assert seq.gpu_pages_allocated * 4 >= seq.kv_token_budget
             tokens = seq.current_context_length - 1
             pairs = zip(
-                gpu_content(live, seq.global_idx, tokens), host_content(live, seq.global_idx, tokens), strict=True
+                gpu_content(live, seq.global_idx, tokens),
+                host_content(live, seq.global_idx, tokens),
+                strict=True,
             )
             assert all(torch.equal(a, b) for a, b in pairs)
         live._prepare_gpu_paged_kv_cache([])
@@ -197,7 +207,9 @@ def test_an_asynchronous_load_leaves_the_table_to_the_running_rows(live: BatchGe
         assert list(manager.slot_to_seq_id) == []
 
 
-def test_a_failing_capture_of_load_targets_restores_the_table(make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_capture_of_load_targets_restores_the_table(
+    make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     worker = make_worker(model="tiny-dual", gpu_kv_pages=60, max_batch_size=4)
     with stopped_at(worker, 6) as batch:
         manager = worker.gpu_paged_kv_cache_manager
@@ -284,15 +296,15 @@ def test_utilization_counts_this_nodes_pages_and_sequences(live: BatchGenWorker)
 def test_the_watermark_fires_only_above_it_and_only_for_waiting_work(
     live: BatchGenWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    percent = {"free_percent": 71}
-    real = live._get_host_kv_utilization()
-    monkeypatch.setattr(live, "_get_host_kv_utilization", lambda: {**real, **percent})
+    free = {"pages": 71}
+    view = live.core_engine.host_paged_kv_worker_view
+    monkeypatch.setattr(view, "get_stats", lambda: KVStats(free["pages"], 100 - free["pages"], 100))
     monkeypatch.setattr(live, "_has_queued_work", lambda: True)
     assert live._check_host_kv_watermark_trigger()
-    assert live._host_kv_page_stats == {"used": 0, "total": 120, "free_percent": 100, "num_nodes": 1}
-    percent["free_percent"] = 70
+    assert live._host_kv_page_stats == {"used": 29, "total": 100, "free_percent": 71, "num_nodes": 1}
+    free["pages"] = 70
     assert not live._check_host_kv_watermark_trigger()
-    percent["free_percent"] = 71
+    free["pages"] = 71
     monkeypatch.setattr(live, "_has_queued_work", lambda: False)
     assert not live._check_host_kv_watermark_trigger()
     monkeypatch.setattr(live.global_batch, "has_status", lambda status: status == SequenceStatus.EVICTED)
@@ -304,7 +316,9 @@ def test_the_watermark_fires_only_above_it_and_only_for_waiting_work(
     assert not live._check_host_kv_watermark_trigger()
 
 
-def test_migration_rounds_never_share_a_rank_or_a_source_node(live: BatchGenWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_migration_rounds_never_share_a_rank_or_a_source_node(
+    live: BatchGenWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("batchgen.batchgen_worker.NUM_GPUS_PER_NODE", 2)
     moves = [("a", 0, 4), ("b", 1, 5), ("c", 2, 4), ("d", 3, 6), ("e", 2, 7)]
     rounds = live._group_migrations_for_parallel_execution(moves)

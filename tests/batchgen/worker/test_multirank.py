@@ -28,7 +28,8 @@ def write_requests(path: Path, count: int) -> None:
                 "seed": i,
             }
             stream.write(
-                json.dumps({"custom_id": f"m{i}", "method": "POST", "url": "/v1/completions", "body": body}) + "\n"
+                json.dumps({"custom_id": f"m{i}", "method": "POST", "url": "/v1/completions", "body": body})
+                + "\n"
             )
 
 
@@ -43,7 +44,12 @@ def run(requests: Path, output: Path, *, ranks: int, per_node: int, options: lis
         text=True,
         timeout=240,
         check=False,
-        env={**os.environ, "NUM_GPUS_PER_NODE": str(per_node), "BATCHGEN_DECODE_ASSERT": "1", "OMP_NUM_THREADS": "1"},
+        env={
+            **os.environ,
+            "NUM_GPUS_PER_NODE": str(per_node),
+            "BATCHGEN_DECODE_ASSERT": "1",
+            "OMP_NUM_THREADS": "1",
+        },
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.strip().splitlines()[-1])
@@ -66,7 +72,9 @@ def one_rank(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     return folder / "requests.jsonl", results(folder / "out.jsonl")
 
 
-def test_two_nodes_answer_like_one_rank_and_migrate(one_rank: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+def test_two_nodes_answer_like_one_rank_and_migrate(
+    one_rank: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
     requests, expected = one_rank
     output = tmp_path / "two.jsonl"
     options = ["--gpu-pages", "24", "--host-pages", "60", "--max-batch", "4"]
@@ -76,7 +84,9 @@ def test_two_nodes_answer_like_one_rank_and_migrate(one_rank: tuple[Path, dict[s
     assert summary["engine"]["holds"] > 0, summary
 
 
-def test_two_ranks_of_one_node_share_a_host_pool(one_rank: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+def test_two_ranks_of_one_node_share_a_host_pool(
+    one_rank: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
     requests, expected = one_rank
     output = tmp_path / "shared.jsonl"
     options = ["--gpu-pages", "24", "--host-pages", "60", "--max-batch", "4"]

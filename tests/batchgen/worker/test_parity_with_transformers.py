@@ -65,7 +65,9 @@ def hf_greedy(
     margins = torch.stack([logits.float().topk(2).values.diff().neg()[:, 0] for logits in out.logits], dim=1)
     tokens, kept = [], []
     for row, generated in enumerate(out.sequences[:, width:].tolist()):
-        stop = next((i + 1 for i, t in enumerate(generated) if t in model.config.eos_token_id), len(generated))
+        stop = next(
+            (i + 1 for i, t in enumerate(generated) if t in model.config.eos_token_id), len(generated)
+        )
         tokens.append(generated[:stop])
         kept.append(margins[row, :stop].tolist())
     return tokens, kept
@@ -79,10 +81,16 @@ def test_200_random_prompts_on_tiny_under_page_pressure(make_worker: MakeWorker)
     for start in range(0, 200, 25):
         expected += hf_greedy(model, requests[start : start + 25], 24)[0]
     worker = make_worker(
-        gpu_kv_pages=60, host_kv_pages=90, max_batch_size=16, host_kv_chunk_size=8, adaptive_host_kv_chunk=False
+        gpu_kv_pages=60,
+        host_kv_pages=90,
+        max_batch_size=16,
+        host_kv_chunk_size=8,
+        adaptive_host_kv_chunk=False,
     )
     got = token_ids(worker.generate(requests))
-    different = {r.custom_id for r, want in zip(requests, expected, strict=True) if list(got[r.custom_id]) != want}
+    different = {
+        r.custom_id for r, want in zip(requests, expected, strict=True) if list(got[r.custom_id]) != want
+    }
     assert not different
     counters = worker.stats()
     assert all(counters[name] > 0 for name in PRESSURE), counters
@@ -117,8 +125,11 @@ def test_32_mixed_prompts_on_smollm2_with_eviction_hold_and_reload(make_worker: 
         TokenizedRequest(
             custom_id=f"s{i}",
             prompt_token_ids=tuple(
-                worker.tokenizer.encode((PROMPTS[i % 8] + " ") * (1 + i // 8)) if i % 2 else
-                worker.tokenizer.encode_chat([{"role": "user", "content": PROMPTS[i % 8] * (1 + i // 8)}])
+                worker.tokenizer.encode((PROMPTS[i % 8] + " ") * (1 + i // 8))
+                if i % 2
+                else worker.tokenizer.encode_chat(
+                    [{"role": "user", "content": PROMPTS[i % 8] * (1 + i // 8)}]
+                )
             ),
             sampling=SamplingParams(max_tokens=48),
         )
@@ -136,7 +147,7 @@ def test_32_mixed_prompts_on_smollm2_with_eviction_hold_and_reload(make_worker: 
         have = list(got[request.custom_id])
         if have == want:
             continue
-        first = next(i for i, (a, b) in enumerate(zip(have + [-1], want + [-1], strict=False)) if a != b)
+        first = next(i for i, (a, b) in enumerate(zip([*have, -1], [*want, -1], strict=False)) if a != b)
         print(f"{request.custom_id} parts at token {first}; HF's top-2 margin there is {margin[first]:.2e}")
         assert margin[first] < 1e-4, (request.custom_id, have, want)
         excused += 1

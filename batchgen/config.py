@@ -12,9 +12,9 @@ __all__ = ["ModelConfig", "RopeScaling"]
 class RopeScaling:
     """How the rotary frequencies differ from ``theta ** (-2i / head_dim)``.
 
-    ``linear`` divides every frequency by ``factor``; ``llama3`` divides the low frequencies only, with a smooth
-    band between the two wavelengths; ``factors`` divides frequency ``i`` by ``freq_factors[i]`` (the form in
-    which a GGUF file stores an already evaluated scaling).
+    ``linear`` divides every frequency by ``factor``; ``llama3`` divides the low frequencies only, with a
+    smooth band between the two wavelengths; ``factors`` divides frequency ``i`` by ``freq_factors[i]`` (the
+    form in which a GGUF file stores an already evaluated scaling).
     """
 
     kind: Literal["linear", "llama3", "factors"]
@@ -29,8 +29,9 @@ class RopeScaling:
 class ModelConfig:
     """Sizes and constants of one decoder-only model.
 
-    ``index_topk`` is set only for a model with an index-key cache beside its KV cache: each query then attends
-    to the ``index_topk`` positions that ``index_num_heads`` index heads of ``index_head_dim`` score highest.
+    ``index_topk`` is set only for a model with an index-key cache beside its KV cache: each query then
+    attends to the ``index_topk`` positions that ``index_num_heads`` index heads of ``index_head_dim`` score
+    highest.
     """
 
     name: str

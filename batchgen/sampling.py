@@ -1,7 +1,7 @@
 """From logits to tokens: greedy, or sampling that is a pure function of (row logits, seed, position).
 
-No generator state exists, so a sequence that is moved, evicted or resumed draws the same tokens, whatever it is
-batched with.
+No generator state exists, so a sequence that is moved, evicted or resumed draws the same tokens, whatever
+it is batched with.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SamplingParams:
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """Natural log of the model's probability of the token, and the ``top`` most likely (id, logprob) pairs."""
+    """Natural log of the token's probability, and the ``top`` most likely (id, logprob) pairs."""
 
     token_id: int
     logprob: float

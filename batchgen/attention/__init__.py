@@ -1,4 +1,4 @@
-"""Attention over paged KV: the backend protocol, the torch reference and the wrapper that holds the bound state."""
+"""Attention over paged KV: backend protocol, torch reference, and the wrapper that holds the bound state."""
 
 from batchgen.attention.protocol import AttentionBackend, DecodePlan, IndexInputs
 from batchgen.attention.torch_paged import TorchPagedAttention

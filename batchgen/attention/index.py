@@ -1,11 +1,13 @@
 """Choosing the positions that a query attends to from cached index keys.
 
-The score of a position is ``sum_h w[h] * relu(q[h] . k[position])``.  The ``topk`` best are taken, the earlier
-position winning a tie, and given back in ascending order: a plain function of the values, so that prefill and
-decode choose alike.
+The score of a position is ``sum_h w[h] * relu(q[h] . k[position])``.  The ``topk`` best are taken, the
+earlier position winning a tie, and given back in ascending order: a plain function of the values, so that
+prefill and decode choose alike.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -34,7 +36,7 @@ def select_packed(index: IndexInputs, bounds: list[int], *, row_exact: bool) -> 
     """Prefill: choose for each packed row among the positions of its own sequence up to itself."""
     keys = index.k[:, 0]
     chosen: list[Tensor] = []
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         part = slice(start, stop)
         if row_exact:
             chosen += [

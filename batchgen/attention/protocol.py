@@ -16,14 +16,14 @@ __all__ = ["AttentionBackend", "DecodePlan", "IndexInputs"]
 class DecodePlan:
     """Where the KV of each row of one decode forward lies.  A slot is ``page * page_size + offset``.
 
-    ``token_indices`` int64 [B, Lmax]: slot of each position.  Positions at or beyond ``kv_len`` repeat the row's
-    last live slot, so that neither a dead page nor an unwritten slot is ever read.
-    ``kv_len`` [B]: live positions including the token that this forward appends; 0 for a padded row.
-    ``mask`` bool [B, Lmax], True where a position is attended to, or None when every row fills Lmax.  A padded
-    row attends to its one (scratch) slot, which keeps it finite.
+    ``token_indices`` int64 [B, Lmax]: slot of each position.  Positions at or beyond ``kv_len`` repeat
+    the row's last live slot, so that neither a dead page nor an unwritten slot is ever read.
+    ``kv_len`` int64 [B]: live positions with the token that this forward appends; 0 for a padded row.
+    ``mask`` bool [B, Lmax], True where a position is attended to, or None when every row fills Lmax.
+    A padded row attends to its one (scratch) slot, which keeps it finite.
     ``write_indices`` int64 [B]: slot of position ``kv_len - 1``; the scratch page for a padded row.
-    ``derived`` is the backend's memo of what it computes from the plan once and uses in every layer: a plan is
-    never refreshed in place, the next forward builds its own.
+    ``derived`` is the backend's memo of what it computes from the plan once and uses in every layer: a
+    plan is never refreshed in place, the next forward builds its own.
     """
 
     token_indices: Tensor
@@ -47,10 +47,10 @@ class IndexInputs:
 class AttentionBackend(Protocol):
     """Paged decode attention and packed causal prefill attention over pools [pages, page_size, heads, dim].
 
-    ``topk`` (decode) and ``allowed`` (prefill) restrict row i to the given positions of its own sequence: int64
-    [rows, K], ascending, padded with -1 at the end, the first entry valid.
-    ``row_exact`` computes every row by itself, so that its result does not depend on the other rows and a
-    prefilled row equals the same row decoded, bit for bit.
+    ``topk`` (decode) and ``allowed`` (prefill) restrict row i to the given positions of its own
+    sequence: int64 [rows, K], ascending, padded with -1 at the end, the first entry valid.
+    ``row_exact`` computes every row by itself, so that its result does not depend on the other rows and
+    a prefilled row equals the same row decoded, bit for bit.
     """
 
     name: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -97,7 +98,7 @@ class TorchPagedAttention:
         row_exact: bool,
         topk: Tensor | None = None,
     ) -> Tensor:
-        """One query per row, ``q`` [B, Hq, D] -> [B, Hq, D]; see the protocol for ``topk`` and ``row_exact``."""
+        """One query per row, ``q`` [B, Hq, D] -> [B, Hq, D]; the protocol tells of ``topk`` and the rest."""
         if q.shape[0] == 0:
             return torch.empty_like(q)
         if row_exact:
@@ -125,10 +126,10 @@ class TorchPagedAttention:
         row_exact: bool,
         allowed: Tensor | None = None,
     ) -> Tensor:
-        """Causal attention inside each packed sequence, ``q`` [T, Hq, D], ``k``/``v`` [T, Hkv, D] -> [T, Hq, D]."""
+        """Causal attention inside each packed sequence: ``q`` [T, Hq, D], ``k``/``v`` [T, Hkv, D]."""
         bounds = as_int_list(cu_seqlens)
         out = torch.empty_like(q)
-        for start, stop in zip(bounds, bounds[1:], strict=False):
+        for start, stop in pairwise(bounds):
             part = slice(start, stop)
             chosen = None if allowed is None else allowed[part]
             if row_exact:
@@ -157,7 +158,7 @@ class TorchPagedAttention:
     def _slots(
         self, plan: DecodePlan, kv_heads: int, dtype: torch.dtype, topk: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """Flat (slot, head) rows [B * Hkv * L] and the additive mask [B * Hkv, 1, L], shared by all layers."""
+        """Flat (slot, head) rows [B * Hkv * L] and the additive mask [B * Hkv, 1, L] of all layers."""
         if topk is not None:
             tokens = plan.token_indices.gather(1, topk.clamp_min(0))
             return _head_major(tokens, kv_heads), _additive(topk >= 0, kv_heads, dtype)
@@ -208,7 +209,7 @@ def _additive(mask: Tensor, kv_heads: int, dtype: torch.dtype) -> Tensor:
 
 
 def _attend_row(q: Tensor, k: Tensor, v: Tensor, scale: float, chosen: Tensor | None) -> Tensor:
-    """One query [Hq, D] over [L, Hkv, D]; its operands are fresh and contiguous, so equal values give equal bits."""
+    """One query [Hq, D] over [L, Hkv, D]; operands are fresh and contiguous: equal values, equal bits."""
     if chosen is not None:
         live = chosen[chosen >= 0]
         k, v = k[live], v[live]
@@ -225,8 +226,13 @@ def _attend_causal(q: Tensor, k: Tensor, v: Tensor, scale: float, chosen: Tensor
         columns = torch.where(chosen < 0, length, chosen)
         mask = torch.zeros(length, length + 1, dtype=torch.bool, device=q.device).scatter_(1, columns, True)
         mask = mask[:, :length]
-    heads_first = (part.transpose(0, 1)[None] for part in (q, k, v))
     attended = F.scaled_dot_product_attention(
-        *heads_first, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+        q.transpose(0, 1)[None],
+        k.transpose(0, 1)[None],
+        v.transpose(0, 1)[None],
+        attn_mask=mask,
+        is_causal=mask is None,
+        scale=scale,
+        enable_gqa=q.shape[1] != k.shape[1],
     )
     return attended[0].transpose(0, 1)

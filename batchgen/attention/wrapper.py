@@ -1,7 +1,7 @@
 """The attention layer as the worker sees it: state bound on the class, read by every layer's ``forward``.
 
-The worker binds the pools, the batch and the callbacks once per phase on ``AttnWrapperBase`` itself, not on an
-instance.  That makes these attributes hidden inputs of the model and hidden outputs of the worker:
+The worker binds the pools, the batch and the callbacks once per phase on ``AttnWrapperBase`` itself, not on
+an instance.  That makes these attributes hidden inputs of the model and hidden outputs of the worker:
 ``MUTABLE_ATTRS`` names them all, ``snapshot`` reads them, ``reset`` puts the defaults back.
 """
 
@@ -95,9 +95,9 @@ class AttnWrapperBase(nn.Module):
     def begin_decode_forward(cls) -> None:
         """Build the plan of this decode forward from the bound page table and lengths, once for all layers.
 
-        A bound ``decode_page_table`` (static replay) serves both pools, whose pages are mirrored.  Otherwise each
-        pool is read through its own live table, at its own slot indices.  No rows: no plan.  RuntimeError when
-        nothing is bound.
+        A bound ``decode_page_table`` (static replay) serves both pools, whose pages are mirrored.
+        Otherwise each pool is read through its own live table, at its own slot indices.  No rows: no plan.
+        RuntimeError when nothing is bound.
         """
         base = AttnWrapperBase
         base.decode_plan = base.decode_plan_aux = None
@@ -162,7 +162,7 @@ class AttnWrapperBase(nn.Module):
             aux, plan_aux = base.gpu_paged_kv_manager_aux, base.decode_plan_aux
             if aux is None or plan_aux is None:
                 raise RuntimeError(
-                    "this model caches index keys: bind AttnWrapperBase.gpu_paged_kv_manager_aux before decoding"
+                    "this model caches index keys: bind AttnWrapperBase.gpu_paged_kv_manager_aux first"
                 )
             index_pool, _ = aux.get_kv_tensors(self.layer_idx)
             backend.append(index.k, None, index_pool, None, plan_aux)

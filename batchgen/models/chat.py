@@ -27,7 +27,7 @@ class ChatTemplate:
 
         if self.source is None:
             raise ChatTemplateError(
-                f"model {self.model} has no chat template: send a prompt to /v1/completions instead of messages"
+                f"model {self.model} has no chat template: send a prompt to /v1/completions instead"
             )
         try:
             return self._template.render(

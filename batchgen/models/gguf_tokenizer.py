@@ -64,9 +64,7 @@ def _byte_level(metadata: Mapping[str, Any], tokens: list[str], path: Path) -> t
     vocabulary = {token: number for number, token in enumerate(tokens)}
     # Llama 3 looks a whole word up before it merges; with the others a word is what its merges give.
     whole_words = name == "llama-bpe"
-    backend = tokenizers.Tokenizer(
-        models.BPE(vocab=vocabulary, merges=merges, ignore_merges=whole_words)  # type: ignore[arg-type]
-    )
+    backend = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=whole_words))
     backend.pre_tokenizer = _PRE_TOKENIZERS[name]()
     backend.decoder = decoders.ByteLevel()
     return backend

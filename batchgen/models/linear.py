@@ -1,7 +1,7 @@
 """A frozen linear layer that can hold its weight in the blocked layout that oneDNN wants for a few rows.
 
-The blocked weight replaces the plain one: it serves prefill as well (and faster), and ``unpack`` gives the plain
-weight back bit for bit.
+The blocked weight replaces the plain one: it serves prefill as well (and faster), and ``unpack`` gives the
+plain weight back bit for bit.
 """
 
 from __future__ import annotations
@@ -55,5 +55,5 @@ class PackableLinear(nn.Module):
         return residual + F.linear(x, self._plain(x), self.bias)
 
     def _plain(self, x: Tensor) -> Tensor:
-        """The weight for ``F.linear``; the blocked kernel refuses zero rows, for which values do not matter."""
+        """The weight for ``F.linear``; with zero rows, which the blocked kernel refuses, any values do."""
         return x.new_empty(self.out_features, self.in_features) if self.weight.is_mkldnn else self.weight

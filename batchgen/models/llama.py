@@ -1,14 +1,14 @@
 """The Llama family over paged attention: one forward for packed prefill and for paged decode.
 
-Every layer works on packed rows [T, hidden].  Whether they are prompts or one new token per sequence is known to
-the attention wrapper only (``AttnWrapperBase.phase``).  With ``row_exact`` every operation is run on one row at a
-time, in prefill and decode through the same calls, so that a row's bits depend on nothing but its own history.
+Every layer works on packed rows [T, hidden].  Whether they are prompts or one new token per sequence is
+known to the attention wrapper only (``AttnWrapperBase.phase``).  With ``row_exact`` every operation is run
+on one row at a time, in prefill and decode through the same calls, so that a row's bits depend on nothing
+but its own history.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -60,7 +60,8 @@ class PagedCausalLM(nn.Module):
 
     @torch.no_grad()
     def forward(self, input_ids: Tensor, position_ids: Tensor) -> Tensor:
-        """int64 [T], int64 [T] -> final hidden states [T, hidden], normalised, ready for ``compute_logits``."""
+        """int64 [T], int64 [T] -> final hidden states [T, hidden], normalised, ready for
+        ``compute_logits``."""
         if AttnWrapperBase.phase == "decode":
             AttnWrapperBase.begin_decode_forward()
         rows = _one_by_one if self.row_exact else _together
@@ -79,8 +80,8 @@ class PagedCausalLM(nn.Module):
     def pack_for_decode(self) -> None:
         """Hold the linear weights in the blocked layout for few rows.
 
-        No effect where that layout does not exist (GPU, bf16) or would not be used (``row_exact``).  Only tied
-        embeddings then exist twice: rows are looked up in the plain copy.
+        No effect where that layout does not exist (GPU, bf16) or would not be used (``row_exact``).  Only
+        tied embeddings then exist twice: rows are looked up in the plain copy.
         """
         if self.row_exact or not can_pack(self.dtype, self.device):
             return
@@ -170,10 +171,12 @@ class _Layer(nn.Module):
             self.indexer = load.linear(parts, hidden, False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, rows: Rows) -> Tensor:
-        q, k, v, *parts = rows(self._project, x, cos, sin)
+        projected = rows(self._project, x, cos, sin)
+        q, k, v = projected[:3]
         index = None
         if self.config.index_topk is not None:
-            index = IndexInputs(*parts, topk=self.config.index_topk)
+            index_q, index_k, index_weights = projected[3:]
+            index = IndexInputs(index_q, index_k, index_weights, self.config.index_topk)
         return rows(self._finish, x, self.attention(q, k, v, index).flatten(1))[0]
 
     def _project(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
@@ -214,4 +217,4 @@ class _Loader:
             for name, values in zip(parts, vector.split(sizes), strict=True):
                 copy_rows(self.source, name + ".bias", values)
             vector = vector.to(self.device)
-        return PackableLinear(weight.to(self.device), cast("Tensor | None", vector))
+        return PackableLinear(weight.to(self.device), vector)

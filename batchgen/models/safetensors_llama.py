@@ -26,7 +26,7 @@ _FAMILY = ("llama", "mistral")
 def open_directory(
     path: Path,
 ) -> tuple[ModelConfig, WeightSource, Callable[[], Tokenizer], Callable[[], str]]:
-    """(config, weights, tokenizer maker, digest maker); ModelLoadError for whatever is wrong with the files."""
+    """(config, weights, tokenizer maker, digest maker); ModelLoadError when the files are no such model."""
     raw = _read_json(path / "config.json")
     source = _SafetensorsWeights(path)
     config = _config(raw, path, source)
@@ -156,7 +156,7 @@ class _SafetensorsWeights:
                 raise ModelLoadError(
                     f"{file}: truncated or not a safetensors file: {error}; download it again"
                 ) from error
-            self._handles.update({name: handle for name in handle.keys()})  # noqa: SIM118
+            self._handles.update(dict.fromkeys(handle.keys(), handle))
 
     def names(self) -> Iterable[str]:
         return self._handles.keys()

@@ -39,8 +39,8 @@ TINY_CONFIGS = {
 def random_state_dict(config: ModelConfig, seed: int) -> dict[str, Tensor]:
     """float32 weights by Hugging Face name; each tensor depends on its name and the seed only.
 
-    The scales make activations grow to where the history decides the next token: greedy text neither collapses
-    to one token nor hangs on margins that a different order of summation could turn.
+    The scales make activations grow to where the history decides the next token: greedy text neither
+    collapses to one token nor hangs on margins that a different order of summation could turn.
     """
     hidden, inter = config.hidden_size, config.intermediate_size
     tensors = {"model.embed_tokens.weight": _normal("embed", seed, config.vocab_size, hidden, scale=1.0)}

@@ -1,4 +1,4 @@
-"""What the engine needs of a tokenizer, the byte tokenizer of the test models, and one over ``tokenizers``."""
+"""The tokenizer protocol, the byte tokenizer of the test models, and one over ``tokenizers``."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ _BYTE_CHAT = (
 
 
 class Tokenizer(Protocol):
-    """Text to ids and back.  ``encode`` adds the tokens that the model expects around a plain prompt (BOS, where
-    it has one); ``encode_chat`` adds none, as the template writes them."""
+    """Text to ids and back.
+
+    ``encode`` adds the tokens that the model expects around a plain prompt (BOS, where it has one);
+    ``encode_chat`` adds none, as the template writes them.
+    """
 
     vocab_size: int
     bos_token_id: int | None
@@ -46,8 +49,11 @@ class Tokenizer(Protocol):
 
 
 class ByteTokenizer:
-    """One token a UTF-8 byte, and eight special tokens: BOS, EOS, the five that the decode step knows (thinking
-    begins and ends, code fence, tool call begins and ends) and the tool response."""
+    """One token a UTF-8 byte, and eight special tokens.
+
+    BOS, EOS, the five that the decode step knows (thinking begins and ends, code fence, tool call begins
+    and ends) and the tool response.
+    """
 
     vocab_size = 256 + len(BYTE_SPECIAL_TOKENS)
     bos_token_id: int | None = BYTE_SPECIAL_TOKENS["<|bos|>"]

@@ -1,4 +1,4 @@
-"""Weights by Hugging Face name, read one tensor at a time, so that no second full copy exists while loading."""
+"""Weights by Hugging Face name, read tensor by tensor: loading needs no second full copy."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class PagedRunner:
         AttnWrapperBase.gpu_paged_kv_manager_aux = self.aux
 
     def prefill(self, prompts: dict[int, Sequence[int]], room: int = 0) -> Tensor:
-        """Run the prompts in one packed batch, fill their pages, append the first token; logits [n, vocab]."""
+        """Run the prompts packed, fill their pages, append the first token; logits [n, vocab]."""
         self.bind("prefill")
         ids = list(prompts)
         lengths = [len(prompts[i]) for i in ids]

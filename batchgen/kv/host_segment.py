@@ -147,7 +147,8 @@ class HostSegment:
 
 def private_segment(config: KVPoolConfig) -> HostSegment:
     """Memory of this process alone."""
-    segment = HostSegment(config, mmap.mmap(-1, segment_bytes(config)), None)
+    memory = mmap.mmap(-1, segment_bytes(config), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    segment = HostSegment(config, memory, None)
     segment.format()
     return segment
 

@@ -83,8 +83,12 @@ class TaskQueue:
         if self._closed:
             raise RuntimeError(f"{self.name} is closed and takes no more work")
         if self._end is None:
-            thread = threading.Thread(target=_serve, args=(self._tasks,), name=self.name, daemon=True)
+            ready = threading.Event()
+            thread = threading.Thread(target=_serve, args=(self._tasks, ready), name=self.name, daemon=True)
             thread.start()
+            ready.wait()
+            # What the thread chose for itself also became the default of threads to come: put that back.
+            torch.set_num_threads(torch.get_num_threads())
             # Also runs when the interpreter exits: a thread must not be torn down inside a tensor operation.
             self._end = weakref.finalize(self, _end_thread, self._tasks, thread)
         self._last = task = AsyncTask(work)
@@ -104,7 +108,11 @@ class TaskQueue:
             self._end()
 
 
-def _serve(tasks: queue.SimpleQueue[AsyncTask | None]) -> None:
+def _serve(tasks: queue.SimpleQueue[AsyncTask | None], ready: threading.Event) -> None:
+    # Copies gain little from a second core, and an OpenMP team of their own would fight the forward pass.
+    torch.get_num_threads()  # the first call adopts the process's number, so it must not come after ours
+    torch.set_num_threads(1)
+    ready.set()
     while (task := tasks.get()) is not None:
         task._run()
         del task

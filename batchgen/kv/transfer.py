@@ -55,16 +55,16 @@ class DeviceTransfers:
         target: torch.Tensor,
         target_pages: torch.Tensor,
     ) -> Callable[[], None]:
-        """Prepare `target[:, target_pages] = source[:, source_pages]`, both [layers, pages, ...].
+        """Prepare `target[:, target_pages[i]] = source[:, source_pages[i]]`, both [layers, pages, ...].
 
-        The returned function does it, layer by layer (one layer's pages are the staging size), and returns
-        when the data is in place. The pages are int64 on the CPU.
+        The returned function does it and returns when the data is in place. On CUDA one layer's pages are
+        staged at a time. The page ids are int64 on the CPU.
         """
         if target.device.type != "cuda":
 
             def copy() -> None:
-                for layer in range(source.shape[0]):
-                    target[layer].index_copy_(0, target_pages, source[layer].index_select(0, source_pages))
+                for to, page in zip(target_pages.tolist(), source_pages.tolist(), strict=True):
+                    target[:, to].copy_(source[:, page])
 
             return copy
         stream = self._side_stream(target.device)

@@ -106,6 +106,21 @@ def test_tensors_made_in_inference_mode_can_be_written() -> None:
     queue.close()
 
 
+def test_copies_run_on_one_core_and_leave_everybody_else_s_threads_alone() -> None:
+    counts: list[int] = []
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    queue = TaskQueue("test")
+    queue.submit(lambda: counts.append(torch.get_num_threads())).wait()
+    newcomer = threading.Thread(target=lambda: counts.append(torch.get_num_threads()))
+    newcomer.start()
+    newcomer.join()
+    counts.append(torch.get_num_threads())
+    torch.set_num_threads(before)
+    assert counts == [1, 2, 2]
+    queue.close()
+
+
 def test_an_interpreter_that_ends_with_work_under_way_finishes_it_first() -> None:
     script = """
 import time

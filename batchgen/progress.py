@@ -33,9 +33,9 @@ def describe(counts: WorkerProgress, rate: float) -> str:
     """Speed, sequences and pages in one short line."""
     held = f", {counts.on_hold} on hold" if counts.on_hold else ""
     return (
-        f"{rate:.1f} tok/s | {counts.running} running, {counts.queued} queued{held} | "
-        f"pages {counts.gpu_pages_used}/{counts.gpu_pages_total} gpu, "
-        f"{counts.host_pages_used}/{counts.host_pages_total} host"
+        f"{rate:.1f} tok/s, {counts.running} running, {counts.queued} queued{held}, "
+        f"pages {counts.gpu_pages_used}/{counts.gpu_pages_total}, "
+        f"host {counts.host_pages_used}/{counts.host_pages_total}"
     )
 
 
@@ -48,9 +48,9 @@ class ProgressBar:
         self._last_draw = float("-inf")
         self._progress = Progress(
             MofNCompleteColumn(),
-            BarColumn(bar_width=24),
-            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=10),
             TimeElapsedColumn(),
+            TextColumn("{task.description}", markup=False),
             console=console,
             disable=not enabled,
             transient=True,

@@ -47,9 +47,10 @@ class RunCommand:
     def identity(self) -> RunIdentity:
         model = self.engine["model"]
         path = Path(model)
+        is_file = path.is_file() or (path / "config.json").is_file()
         return RunIdentity(
-            model=path.name if path.exists() else model,
-            model_source=f"{path.name}:{_size_of(path)}" if path.exists() else model,
+            model=path.name if is_file else model,
+            model_source=f"{path.name}:{_size_of(path)}" if is_file else model,
             dtype=self.engine["dtype"],
             seed=self.engine["seed"],
             row_exact=self.engine["row_exact"],
@@ -100,7 +101,7 @@ class _Run:
             report_wrong_lines(job)
             if not job.pending and self.ranks.world_size == 1:
                 return {}
-            console = Console(stderr=True)
+            console = Console(stderr=True, force_terminal=command.progress)
             show = console.is_terminal if command.progress is None else command.progress
             if not show:
                 self._say(self._opening(job))
@@ -171,6 +172,7 @@ class _Run:
         if isinstance(error, KeyboardInterrupt):
             code = EXIT_TERMINATED if isinstance(error, Terminated) else EXIT_INTERRUPTED
             if self.ranks.is_first:
+                self.ranks.is_first_to_fail()  # the others, which this one's end breaks, have nothing to add
                 self._failed(code, "terminated" if code == EXIT_TERMINATED else "interrupted")
             return code
         if isinstance(error, RunError):

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from jinja2 import TemplateError
-
 from batchgen.requests.types import GenerationRequest, LineError, TokenizedRequest
 
 
@@ -37,7 +35,7 @@ def prepare_request(
     field = "prompt" if request.messages is None else "messages"
     try:
         ids = _encode(request, tokenizer)
-    except (ValueError, TemplateError) as error:
+    except ValueError as error:
         return refuse("invalid_prompt", f"{field} cannot be turned into tokens: {error}", field)
     if not ids:
         return refuse("invalid_prompt", f"{field} is empty: the model needs at least one token", field)
@@ -47,10 +45,8 @@ def prepare_request(
     sampling = request.sampling
     room = context_length - len(ids)
     if room < (sampling.max_tokens if request.max_tokens_given else 1):
-        wanted = f" and max_tokens {sampling.max_tokens}" if request.max_tokens_given else ""
-        message = (
-            f"prompt of {len(ids)} tokens{wanted} do not fit into the model's context of {context_length}"
-        )
+        named = f"s and max_tokens {sampling.max_tokens} do" if request.max_tokens_given else "s does"
+        message = f"a prompt of {len(ids)} token{named} not fit into the model's context of {context_length}"
         return refuse("context_length_exceeded", message, field if room < 1 else "max_tokens")
     return TokenizedRequest(
         request.custom_id, tuple(ids), replace(sampling, max_tokens=min(sampling.max_tokens, room))

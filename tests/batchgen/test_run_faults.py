@@ -1,0 +1,175 @@
+"""What ends a run from outside: kill -9, Ctrl-C, SIGTERM, full disks, a second process. Real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FAKE = [sys.executable, "-m", "tests.batchgen.requests.fake_worker"]
+ROOT = Path(__file__).parents[2]
+
+
+def write_requests(folder: Path, count: int) -> None:
+    lines = [
+        json.dumps({"custom_id": f"r{i}", "url": "/v1/completions", "body": {"prompt": f"{i} says hello"}})
+        for i in range(count)
+    ]
+    (folder / "in.jsonl").write_text("\n".join(lines) + "\noops\n")
+
+
+def start(
+    folder: Path, output: Path | None = None, *, delay: float = 0.0, **how: Any
+) -> subprocess.Popen[str]:
+    arguments = [
+        "run",
+        str(folder / "in.jsonl"),
+        "-o",
+        str(output or folder / "out.jsonl"),
+        "--model",
+        "tiny",
+    ]
+    return subprocess.Popen(
+        [*FAKE, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "FAKE_WORKER_DELAY": str(delay)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **how,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    _, err = process.communicate(timeout=120)
+    assert "Traceback" not in err, err
+    return process.returncode, err
+
+
+def wait_for_lines(path: Path, count: int, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists() or path.read_bytes().count(b"\n") < count:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, f"{path} has not {count} lines after a minute"
+        time.sleep(0.01)
+
+
+def check_complete(path: Path, count: int) -> None:
+    """One whole line for each of ``count`` requests and for the wrong line after them, and none twice."""
+    entries = [json.loads(line) for line in path.read_bytes().splitlines()]
+    custom_ids = [entry["custom_id"] for entry in entries]
+    assert sorted(custom_ids, key=str) == sorted([None, *(f"r{i}" for i in range(count))], key=str)
+    assert sum(entry["error"] is not None for entry in entries) == 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "code", "words"),
+    [
+        (signal.SIGKILL, -signal.SIGKILL, None),
+        (signal.SIGINT, 130, "batchgen: interrupted ("),
+        (signal.SIGTERM, 143, "batchgen: terminated ("),
+    ],
+)
+def test_a_stopped_run_is_finished_by_the_same_command(
+    tmp_path: Path, sent: signal.Signals, code: int, words: str | None
+) -> None:
+    write_requests(tmp_path, 40)
+    output = tmp_path / "out.jsonl"
+    process = start(tmp_path, delay=0.02)
+    wait_for_lines(output, 5, process)
+    process.send_signal(sent)
+    returncode, err = finish(process)
+    assert returncode == code
+    before = output.read_bytes()
+    assert 5 <= before.count(b"\n") < 41
+    if words is not None:
+        assert before.endswith(b"\n"), "a stopped run leaves whole lines"
+        assert err.count("\n") == 2 and words in err.splitlines()[1]
+        assert f"({len(before.splitlines())} of 41 lines are in {output}; the same command" in err
+    output.write_bytes(before + b'{"id":"batch_req_0123')  # as a kill in the middle of a write leaves it
+    assert finish(start(tmp_path))[0] == 0
+    assert output.read_bytes().startswith(before)
+    check_complete(output, 40)
+
+
+def test_a_second_process_on_the_same_results_is_refused(tmp_path: Path) -> None:
+    write_requests(tmp_path, 40)
+    first = start(tmp_path, delay=1.0)
+    wait_for_lines(tmp_path / "out.jsonl", 2, first)
+    code, err = finish(start(tmp_path))
+    assert code == 75
+    assert err.count("\n") == 1 and "is being written by another batchgen run" in err
+    first.kill()
+    first.communicate()
+    assert finish(start(tmp_path))[0] == 0
+    check_complete(tmp_path / "out.jsonl", 40)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    mounted = subprocess.run(command, capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a small file system: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_ends_in_one_line_and_the_run_continues_when_there_is_room(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    write_requests(tmp_path, 120)
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(40_000))
+    output = small_disk / "out.jsonl"
+    code, err = finish(start(tmp_path, output))
+    assert code == 74
+    last = err.splitlines()[-1]
+    assert last.startswith(f"batchgen: cannot write {output}: No space left on device (")
+    before = output.read_bytes()
+    assert before.endswith(b"\n") and 10 < before.count(b"\n") < 121
+    assert f"({before.count(chr(10).encode())} of 121 lines are in" in last
+    filler.unlink()
+    subprocess.run(["mount", "-o", "remount,size=512k", str(small_disk)], check=True)
+    assert finish(start(tmp_path, output))[0] == 0
+    assert output.read_bytes().startswith(before)
+    check_complete(output, 120)
+
+
+def test_a_file_size_limit_is_handled_like_a_full_disk(tmp_path: Path) -> None:
+    """The full disk for machines on which nothing can be mounted."""
+    write_requests(tmp_path, 120)
+    output = tmp_path / "out.jsonl"
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    code, err = finish(start(tmp_path, preexec_fn=limit))
+    assert code == 74
+    assert f"cannot write {output}: File too large" in err.splitlines()[-1]
+    before = output.read_bytes()
+    assert before.endswith(b"\n") and len(before) <= 20_000
+    assert finish(start(tmp_path))[0] == 0
+    assert output.read_bytes().startswith(before)
+    check_complete(output, 120)
+
+
+def test_a_full_device_is_an_error_before_anything_is_generated(tmp_path: Path) -> None:
+    write_requests(tmp_path, 3)
+    code, err = finish(start(tmp_path, Path("/dev/full")))
+    assert code == 74
+    assert (
+        err == "batchgen: cannot write /dev/full: No space left on device (0 of 4 lines are in /dev/full)\n"
+    )

@@ -14,10 +14,10 @@ def _clean(text: str) -> str:
     return _NOT_XML.sub("�", text)
 
 
-def _describe(finding: Finding) -> str:
+def _describe(finding: Finding, sides: tuple[str, str]) -> str:
     lines = [finding.message, *(f"{fact.name}: {fact.value}" for fact in finding.where)]
     if finding.expected is not None or finding.actual is not None:
-        lines += [f"expected: {finding.expected}", f"actual: {finding.actual}"]
+        lines += [f"{sides[0]}: {finding.expected}", f"{sides[1]}: {finding.actual}"]
     if finding.hint:
         lines.append(finding.hint)
     return "\n".join(lines)
@@ -29,13 +29,15 @@ def _case(suite: ET.Element, name: str, count: int) -> ET.Element:
     )
 
 
-def _outcome(case: ET.Element, check: Check, findings: tuple[Finding, ...]) -> None:
+def _outcome(case: ET.Element, check: Check, report: Report) -> None:
     if check.status is Status.PASS:
         return
     # A check that saw too little is an error, not a "skipped": CI pages count skips as green.
     tag = "failure" if check.status is Status.FAIL else "error"
     element = ET.SubElement(case, tag, message=_clean(check.detail), type=check.status.value)
-    element.text = _clean("\n\n".join(_describe(f) for f in findings if f.code == check.name))
+    element.text = _clean(
+        "\n\n".join(_describe(f, report.sides) for f in report.findings if f.code == check.name)
+    )
 
 
 def to_junit(report: Report) -> str:
@@ -54,6 +56,6 @@ def to_junit(report: Report) -> str:
     for fact in report.facts:
         ET.SubElement(properties, "property", name=_clean(fact.name), value=_clean(fact.value))
     for check in cases:
-        _outcome(_case(suite, check.name, check.count), check, report.findings)
+        _outcome(_case(suite, check.name, check.count), check, report)
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"

@@ -17,10 +17,10 @@ def _table(columns: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> list[
     return lines + ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
 
 
-def _finding(finding: Finding) -> list[str]:
+def _finding(finding: Finding, sides: tuple[str, str]) -> list[str]:
     rows = tuple((fact.name, fact.value) for fact in finding.where)
     if finding.expected is not None or finding.actual is not None:
-        rows += (("expected", str(finding.expected)), ("actual", str(finding.actual)))
+        rows += ((sides[0], str(finding.expected)), (sides[1], str(finding.actual)))
     lines = [f"**{_cell(finding.code)}**: {_cell(finding.message)}", ""]
     if rows:
         lines += [*_table(("where", "value"), rows), ""]
@@ -38,7 +38,7 @@ def to_markdown(report: Report, max_findings: int = 10) -> str:
     verdict = report.verdict
     lines = [f"## {_MARK[verdict.status]} {_cell(report.title)}: {_cell(verdict.headline)}", ""]
     for finding in report.findings[:max_findings]:
-        lines += _finding(finding)
+        lines += _finding(finding, report.sides)
     left = report.total_findings - min(len(report.findings), max_findings)
     if left:
         lines += [f"… and {left} more.", ""]

@@ -77,7 +77,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Report:
-    """`findings` may hold fewer than `total_findings`: a report stays bounded, the count stays exact."""
+    """`findings` may hold fewer than `total_findings`: a report stays bounded, the count stays exact.
+
+    `sides` is what this report calls the two values of a finding.
+    """
 
     title: str
     verdict: Verdict
@@ -87,6 +90,7 @@ class Report:
     total_findings: int = 0
     tables: tuple[Table, ...] = ()
     seconds: float = 0.0
+    sides: tuple[str, str] = ("expected", "actual")
 
     def __post_init__(self) -> None:
         if self.total_findings < len(self.findings):

@@ -23,10 +23,10 @@ def _grid(rows: list[tuple[str, str]]) -> RichTable:
     return grid
 
 
-def _first(finding: Finding, title: str) -> Panel:
+def _first(finding: Finding, title: str, sides: tuple[str, str]) -> Panel:
     rows = [(fact.name, fact.value) for fact in finding.where]
     if finding.expected is not None or finding.actual is not None:
-        rows += [("expected", str(finding.expected)), ("actual", str(finding.actual))]
+        rows += [(sides[0], str(finding.expected)), (sides[1], str(finding.actual))]
     parts: list[RenderableType] = [Text(finding.message, style="bold"), _grid(rows)]
     if finding.hint:
         parts.append(Text(finding.hint, style="italic"))
@@ -43,12 +43,18 @@ def _table(table: Table) -> RichTable:
 
 
 def _rest(report: Report, max_rows: int) -> RichTable:
-    rows = []
-    for finding in report.findings[1 : 1 + max_rows]:
-        where = ", ".join(f"{fact.name} {fact.value}" for fact in finding.where)
-        rows.append((finding.code, where, str(finding.expected or ""), str(finding.actual or "")))
-    title = f"Also found ({len(rows)} of {report.total_findings - 1} shown)"
-    return _table(Table(title, ("what", "where", "expected", "actual"), tuple(rows)))
+    """One line per further finding: its coordinates as columns, cut to the width of the terminal."""
+    findings = report.findings[1 : 1 + max_rows]
+    names = list(dict.fromkeys(fact.name for finding in findings for fact in finding.where))
+    out = RichTable(box=box.SIMPLE_HEAD, title_justify="left")
+    out.title = Text(f"Also found ({len(findings)} of {report.total_findings - 1} shown)", style="bold")
+    for name in ("what", *names, *report.sides):
+        out.add_column(Text(name), no_wrap=True, overflow="ellipsis")
+    for finding in findings:
+        where = {fact.name: fact.value for fact in finding.where}
+        values = (finding.expected, finding.actual)
+        out.add_row(*map(Text, (finding.code, *(where.get(name, "") for name in names), *map(str, values))))
+    return out
 
 
 def print_report(
@@ -59,7 +65,7 @@ def print_report(
     headline = Text(report.verdict.headline, style=f"bold {style}")
     console.print(Panel(headline, title=Text(report.title), border_style=style))
     if report.findings:
-        console.print(_first(report.findings[0], first))
+        console.print(_first(report.findings[0], first, report.sides))
     if report.total_findings > 1:
         console.print(_rest(report, max_rows))
     if report.checks:

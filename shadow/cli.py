@@ -37,7 +37,7 @@ def _file(text: str) -> Path:
 
 
 def _positive(text: str) -> int:
-    number = int(text) if text.isdigit() else 0
+    number = int(text) if text.isascii() and text.isdigit() else 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return number
@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
     compare.add_argument("--max-batch", type=_positive, metavar="N", help="rows decoded at once")
     compare.add_argument("--threads", type=_positive, metavar="N", help="per side (default: half the cores)")
     compare.add_argument(
-        "--timeout", type=_positive, default=300, metavar="S", help="seconds without a sign of life"
+        "--timeout", type=_positive, default=300, metavar="S", help="seconds without a step (start: tenfold)"
     )
     compare.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
     compare.add_argument("--junit", type=Path, metavar="FILE", help="also write it as JUnit XML")
@@ -119,7 +119,8 @@ def compare(arguments: argparse.Namespace) -> int:
             on_step=on_step,
             facts=tuple(Fact(name, str(value)) for name, value in options.items()),
         )
-    print_report(report, Console(), first="First divergence")
+    failed = report.verdict.exit_code == Exit.HARNESS
+    print_report(report, Console(), first="What went wrong" if failed else "First divergence")
     try:
         for path, render in ((arguments.json, to_json), (arguments.junit, to_junit)):
             if path is not None:

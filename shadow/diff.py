@@ -39,6 +39,7 @@ class Mismatch:
     legacy: str
     candidate: str
     score: RowScore | None = None
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -133,17 +134,17 @@ def diff_plain(legacy: Plain, candidate: Plain, path: str = "") -> tuple[list[_L
     return tree.leaves, tree.count, tree.opaque
 
 
-def _digest_leaves(legacy: Digests, candidate: Digests, field: str) -> Iterator[tuple[int, str, str, str]]:
-    """(layer, field, legacy, candidate) for the first differing unit of each layer: a page feeds the rest."""
+def _digest_leaves(legacy: Digests, candidate: Digests) -> Iterator[tuple[int, int, str, str]]:
+    """(layer, unit, legacy, candidate) for the first differing unit of each layer: a page feeds the rest."""
     unequal = legacy.values != candidate.values
     for layer in np.flatnonzero(unequal.any(axis=1)):
         column = int(unequal[layer].argmax())
         ours, theirs = int(legacy.values[layer, column]), int(candidate.values[layer, column])
-        yield int(layer), f"{field}.{legacy.unit}[{legacy.first + column}]", _hex(ours), _hex(theirs)
+        yield int(layer), legacy.first + column, _hex(ours), _hex(theirs)
 
 
 def _hex(digest: int) -> str:
-    return f"digest {digest & 0xFFFFFFFFFFFFFFFF:016x}"
+    return f"#{digest & 0xFFFFFFFFFFFFFFFF:016x}" if digest else "all zero"
 
 
 def _shape(value: Row | Digests) -> str:
@@ -171,6 +172,7 @@ class _EventDiff:
         field: str | None = None,
         layer: int | None = None,
         score: RowScore | None = None,
+        detail: str = "",
     ) -> None:
         name = key.field if field is None else field
         self.mismatches.append(
@@ -185,6 +187,7 @@ class _EventDiff:
                 legacy,
                 candidate,
                 score,
+                detail,
             )
         )
 
@@ -218,8 +221,11 @@ class _EventDiff:
             self.add(key, Nature.SHAPE, _shape(legacy), _shape(candidate))
             return
         self.compared[key.kind] += legacy.values.size
-        for layer, field, ours, theirs in _digest_leaves(legacy, candidate, key.field):
-            self.add(key, Nature.VALUE, ours, theirs, field=field, layer=layer)
+        for layer, unit, ours, theirs in _digest_leaves(legacy, candidate):
+            field = f"{key.field}.{legacy.unit}[{unit}]"
+            start, end = unit * legacy.tokens, (unit + 1) * legacy.tokens - 1
+            detail = f"position {start}" if start == end else f"positions {start} to {end}"
+            self.add(key, Nature.VALUE, ours, theirs, field=field, layer=layer, detail=detail)
 
 
 def _present(value: Observed) -> str:

@@ -52,7 +52,7 @@ def page_digests(cache: torch.Tensor, page_ids: list[int], tokens: int) -> torch
         live = cache[layer].index_select(0, index)
         if pages:
             live[-1, tail:] = 0
-        out[layer] = _digest_rows(live.reshape(pages, -1))
+        out[layer] = _digest_rows(live.flatten(1))
     return out.cpu()
 
 
@@ -60,5 +60,5 @@ def position_digests(cache: torch.Tensor, slots: list[tuple[int, int]]) -> torch
     """int64 [layers, n] (CPU) of the content of single positions, each given as (page id, offset in page)."""
     page = torch.tensor([slot[0] for slot in slots], dtype=torch.int64, device=cache.device)
     offset = torch.tensor([slot[1] for slot in slots], dtype=torch.int64, device=cache.device)
-    content = cache[:, page, offset].reshape(cache.shape[0] * len(slots), -1)
+    content = cache[:, page, offset].flatten(0, 1).flatten(1)
     return _digest_rows(content).reshape(cache.shape[0], len(slots)).cpu()

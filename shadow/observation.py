@@ -62,13 +62,14 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Digests:
-    """KV content as int64 digests [layers, n]: of n `unit`s ("page", "position"), counted from `first`.
+    """KV content as int64 digests [layers, n] of n `unit`s ("page", "position"), `tokens` each, from `first`.
 
     Equal digests mean equal bytes in equal order (see shadow.digest).
     """
 
     values: np.ndarray
     unit: str
+    tokens: int = 1
     first: int = 0
 
 

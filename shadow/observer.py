@@ -217,6 +217,8 @@ class Observer:
         kv_len = dict(zip(labels, map(int, lengths), strict=False))
         for label, length in kv_len.items():
             values[Key(Kind.PAGE_TABLE, label, "kv_len")] = length
+        # In order of allocation: a sequence that takes one page too many moves the pages of all after it.
+        values.update(self._owned_pages())
         content: Values = {}
         for name, pool in _pools(self.worker):
             order = [self.names.of_index(index) for index in pool.slot_to_seq_id]
@@ -226,7 +228,7 @@ class Observer:
             for label, pages in live.items():
                 values[Key(Kind.PAGE_TABLE, label, f"{name}.live_pages")] = tuple(pages)
             content.update(_kv_content(name, pool, live, kv_len))
-        return {**values, **self._owned_pages()}, content
+        return values, content
 
     def _owned_pages(self) -> Values:
         return {
@@ -274,11 +276,11 @@ def _kv_content(
     for part, cache in _caches(pool):
         for label, pages in readable.items():
             digests = page_digests(cache, pages, kv_len[label] - 1).numpy()
-            yield Key(Kind.KV, label, f"{name}.{part}"), Digests(digests, "page")
+            yield Key(Kind.KV, label, f"{name}.{part}"), Digests(digests, "page", tokens=size)
     last = {label: kv_len[label] - 1 for label in readable}
     places = [(pages[last[label] // size], last[label] % size) for label, pages in readable.items()]
     for part, cache in _caches(pool):
         digests = position_digests(cache, places).numpy()
         for column, label in enumerate(readable):
-            written = Digests(digests[:, column : column + 1], "position", last[label])
+            written = Digests(digests[:, column : column + 1], "position", first=last[label])
             yield Key(Kind.KV, label, f"{name}.{part}.written"), written

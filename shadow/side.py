@@ -27,11 +27,15 @@ class Lost:
 
 
 class Side:
-    """Starts on construction; a context manager that leaves no process behind."""
+    """Starts on construction; a context manager that leaves no process behind.
+
+    `timeout`: seconds without a message after which the side counts as hung; loading a model and building the
+    worker may take ten times as long.
+    """
 
     def __init__(self, name: str, setup: Setup, timeout: float) -> None:
         self.name = name
-        self._timeout = timeout
+        self._timeout, self._started = timeout, False
         # Appending, so that reading it here does not move where the process writes.
         self._stderr = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (closed in __exit__)
         self._connection, theirs = Pipe()
@@ -67,9 +71,11 @@ class Side:
     def receive(self) -> FromSide | Lost:
         """The next message, or what became of the process instead."""
         try:
-            if not self._connection.poll(self._timeout):
-                return Lost(f"gave no sign of life for {self._timeout:g} s", self._said())
+            allowed = self._timeout if self._started else 10 * self._timeout
+            if not self._connection.poll(allowed):
+                return Lost(f"gave no sign of life for {allowed:g} s", self._said())
             message: FromSide = self._connection.recv()
+            self._started = True
             return message
         except (EOFError, ConnectionResetError):
             return Lost(self._how_it_ended(), self._said())

@@ -57,20 +57,36 @@ def _where(mismatch: Mismatch) -> str:
     return ", ".join([*parts, f"field {mismatch.field}"])
 
 
+_SUBJECT = {
+    Kind.SCHEDULE: "the next thing to happen",
+    Kind.SEQUENCE: "a field of a sequence",
+    Kind.PAGE_TABLE: "who owns which page, or how much of it is live,",
+    Kind.KV: "the content of live KV pages",
+    Kind.BOUNDARY: "what rank 0 decides",
+    Kind.LOGITS: "a row of logits",
+    Kind.TOKENS: "a selected token",
+    Kind.RESULT: "what generate() returned",
+    Kind.OUTCOME: "how the run ends",
+}
+
+
 def _finding(mismatch: Mismatch) -> Finding:
+    message = f"{_SUBJECT[mismatch.kind]} differs ({mismatch.nature.value}) at {mismatch.point.value}"
+    if mismatch.detail:
+        message += f", {mismatch.detail}"
     score = mismatch.score
-    message = f"{mismatch.kind.value}: {mismatch.nature.value} differs at the {mismatch.point.value} point"
-    where: tuple[Fact, ...] = (
-        Fact("step", str(mismatch.step)),
-        Fact("point", mismatch.point.value),
-        Fact("sequence", mismatch.sequence or "none: of the whole worker"),
-        Fact("layer", "none" if mismatch.layer is None else str(mismatch.layer)),
+    if score is not None:
+        flipped = "same" if score.argmax[0] == score.argmax[1] else "other"
+        message += (
+            f": relative L2 {score.relative_l2:.3g}, max abs {score.max_abs:.3g}, "
+            f"{score.differing:,} elements, {flipped} argmax"
+        )
+    where = (
+        Fact("step", f"{mismatch.step}"),
+        Fact("sequence", mismatch.sequence or "-"),
+        Fact("layer", "-" if mismatch.layer is None else str(mismatch.layer)),
         Fact("field", mismatch.field),
     )
-    if score is not None:
-        flipped = "" if score.argmax[0] == score.argmax[1] else ", another token"
-        text = f"{score.relative_l2:.3g}; max abs {score.max_abs:.3g}; {score.differing} elements{flipped}"
-        where += (Fact("relative L2", text),)
     return Finding(mismatch.kind.value, Level.ERROR, message, where, mismatch.legacy, mismatch.candidate)
 
 
@@ -162,4 +178,5 @@ def build_report(circumstances: Circumstances, tally: Tally, outcome: Outcome) -
         tables=_timings(outcome)
         + ((Table("What the candidate said last", ("text",), ((trace,),)),) if trace else ()),
         seconds=circumstances.seconds,
+        sides=("legacy", "candidate"),
     )

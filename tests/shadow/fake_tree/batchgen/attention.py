@@ -1,0 +1,3 @@
+class AttnWrapperBase:
+    cur_batch = None
+    cache_seqlens = None

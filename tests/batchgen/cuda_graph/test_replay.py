@@ -152,6 +152,27 @@ def test_capture_writes_no_page_and_leaves_bindings_and_tables_as_they_were(name
     assert torch.equal(graph.pools[0].ensure_cuda_graph_page_table(), table)
 
 
+def test_a_capture_sees_nothing_but_padding_even_when_live_rows_stand_in_the_graph_table() -> None:
+    graph, _ = pair("tiny")
+    graph.state([7, 3, 5])
+    assert (graph.kv.get_cuda_graph_page_table()[:3, 0] >= 0).all()
+    seen: list[tuple[bool, ...]] = []
+
+    def look(*_args: object) -> None:
+        base = AttnWrapperBase
+        bound = (base.decode_page_table, base.state_slots, base.cache_seqlens)
+        seen.append(
+            tuple(bool((t == pad).all()) for t, pad in zip(bound, (-1, -1, 0), strict=True) if t is not None)
+        )
+
+    hook = graph.model.layers[0].register_forward_hook(look)
+    try:
+        graph.capture(4)
+    finally:
+        hook.remove()
+    assert seen == [(True, True, True)]
+
+
 def test_replay_leaves_the_bindings_as_they_were_also_when_the_model_fails() -> None:
     graph, _ = pair("tiny")
     graph.capture(2)

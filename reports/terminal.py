@@ -48,12 +48,16 @@ def _rest(report: Report, max_rows: int) -> RichTable:
     names = list(dict.fromkeys(fact.name for finding in findings for fact in finding.where))
     out = RichTable(box=box.SIMPLE_HEAD, title_justify="left")
     out.title = Text(f"Also found ({len(findings)} of {report.total_findings - 1} shown)", style="bold")
-    for name in ("what", *names, *report.sides):
-        out.add_column(Text(name), no_wrap=True, overflow="ellipsis")
+    rows = []
     for finding in findings:
         where = {fact.name: fact.value for fact in finding.where}
-        values = (finding.expected, finding.actual)
-        out.add_row(*map(Text, (finding.code, *(where.get(name, "") for name in names), *map(str, values))))
+        values = (finding.expected or "", finding.actual or "")
+        rows.append((finding.code, *(where.get(name, "") for name in names), *values))
+    for name, cells in zip(("what", *names, *report.sides), zip(*rows, strict=True), strict=True):
+        narrow = min(8, max(map(len, (name, *cells))))  # wide columns give way first
+        out.add_column(Text(name), no_wrap=True, overflow="ellipsis", min_width=narrow)
+    for row in rows:
+        out.add_row(*map(Text, row))
     return out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +13,16 @@ from shadow.messages import Setup
 from shadow.side import Side
 from shadow.tally import Tally
 from shadow.verdict import Circumstances, build_report
+
+
+def code_digest(tree: Path) -> str:
+    """One digest of every Python file of the tree's `batchgen`, names and contents."""
+    digest = hashlib.sha256()
+    for path in sorted((tree / "batchgen").rglob("*.py")):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(tree)}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
 
 
 def compare_trees(
@@ -43,6 +54,7 @@ def compare_trees(
     circumstances = Circumstances(
         legacy=str(legacy),
         candidate=str(candidate),
+        same_code=code_digest(legacy) == code_digest(candidate),
         facts=(*facts, Fact("requests file", str(requests)), Fact("threads per side", str(threads))),
         seconds=time.monotonic() - started,
     )

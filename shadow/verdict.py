@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from reports import Check, Fact, Finding, Level, Report, Status, Table, Verdict
-from shadow.diff import Mismatch
+from shadow.diff import Mismatch, Nature
 from shadow.lockstep import Outcome
 from shadow.messages import Done
 from shadow.observation import Kind
@@ -25,10 +25,11 @@ class Exit(IntEnum):
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What was compared with what, for the report."""
+    """What was compared with what, for the report. `same_code`: an A/A run, which says nothing about a change."""
 
     legacy: str
     candidate: str
+    same_code: bool = False
     facts: tuple[Fact, ...] = ()
     seconds: float = 0.0
 
@@ -71,7 +72,8 @@ _SUBJECT = {
 
 
 def _finding(mismatch: Mismatch) -> Finding:
-    message = f"{_SUBJECT[mismatch.kind]} differs ({mismatch.nature.value}) at {mismatch.point.value}"
+    nature = "" if mismatch.nature is Nature.VALUE else f" ({mismatch.nature.value})"
+    message = f"{_SUBJECT[mismatch.kind]} differs{nature} at {mismatch.point.value}"
     if mismatch.detail:
         message += f", {mismatch.detail}"
     score = mismatch.score
@@ -168,9 +170,12 @@ def build_report(circumstances: Circumstances, tally: Tally, outcome: Outcome) -
         total += 1
     facts = (Fact("legacy", circumstances.legacy), Fact("candidate", circumstances.candidate))
     trace = outcome.candidate_traceback
+    headline = _headline(code, tally, outcome)
+    if circumstances.same_code and code is Exit.EQUAL:
+        headline += "; A/A run: both trees hold the same code"
     return Report(
         title="shadow compare",
-        verdict=Verdict(status, int(code), _headline(code, tally, outcome)),
+        verdict=Verdict(status, int(code), headline),
         facts=facts + _facts(circumstances, tally, outcome),
         checks=tuple(_check(kind, tally) for kind in Kind),
         findings=tuple(findings),

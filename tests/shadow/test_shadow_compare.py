@@ -79,6 +79,7 @@ def test_the_same_worker_twice_is_equal_and_every_kind_was_compared(tree: Tree, 
     legacy, candidate = tree("legacy"), tree("candidate")
     report = compared(legacy, candidate, requests)
     assert report.verdict.exit_code == 0, report
+    assert report.verdict.headline.endswith("A/A run: both trees hold the same code")
     assert all(check.status is Status.PASS and check.count for check in report.checks)
     assert {check.name for check in report.checks} == {kind.value for kind in Kind}
     assert fact(report, "candidate worker").startswith(f"{candidate}/{WORKER} (sha256 ")

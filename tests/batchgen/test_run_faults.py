@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
+REAL = [sys.executable, "-m", "batchgen"]
 FAKE = [sys.executable, "-m", "tests.batchgen.requests.fake_worker"]
 ROOT = Path(__file__).parents[2]
 
@@ -28,20 +30,19 @@ def write_requests(folder: Path, count: int) -> None:
 
 
 def start(
-    folder: Path, output: Path | None = None, *, delay: float = 0.0, **how: Any
+    folder: Path,
+    output: Path | None = None,
+    *,
+    command: Sequence[str] = FAKE,
+    options: Sequence[str] = (),
+    environment: Mapping[str, str] = MappingProxyType({}),
+    **how: Any,
 ) -> subprocess.Popen[str]:
-    arguments = [
-        "run",
-        str(folder / "in.jsonl"),
-        "-o",
-        str(output or folder / "out.jsonl"),
-        "--model",
-        "tiny",
-    ]
+    files = ["run", str(folder / "in.jsonl"), "-o", str(output or folder / "out.jsonl"), "--model", "tiny"]
     return subprocess.Popen(
-        [*FAKE, *arguments],
+        [*command, *files, *options],
         cwd=ROOT,
-        env={**os.environ, "FAKE_WORKER_DELAY": str(delay)},
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -84,7 +85,7 @@ def test_a_stopped_run_is_finished_by_the_same_command(
 ) -> None:
     write_requests(tmp_path, 40)
     output = tmp_path / "out.jsonl"
-    process = start(tmp_path, delay=0.02)
+    process = start(tmp_path, environment={"FAKE_WORKER_DELAY": "0.02"})
     wait_for_lines(output, 5, process)
     process.send_signal(sent)
     returncode, err = finish(process)
@@ -103,7 +104,7 @@ def test_a_stopped_run_is_finished_by_the_same_command(
 
 def test_a_second_process_on_the_same_results_is_refused(tmp_path: Path) -> None:
     write_requests(tmp_path, 40)
-    first = start(tmp_path, delay=1.0)
+    first = start(tmp_path, environment={"FAKE_WORKER_DELAY": "1"})
     wait_for_lines(tmp_path / "out.jsonl", 2, first)
     code, err = finish(start(tmp_path))
     assert code == 75
@@ -173,3 +174,114 @@ def test_a_full_device_is_an_error_before_anything_is_generated(tmp_path: Path) 
     assert (
         err == "batchgen: cannot write /dev/full: No space left on device (0 of 4 lines are in /dev/full)\n"
     )
+
+
+ENGINE_OPTIONS = [
+    "--device",
+    "cpu",
+    "--row-exact",
+    "--max-batch",
+    "2",
+    "--page-size",
+    "4",
+    "--max-tokens",
+    "12",
+]
+
+
+def test_a_real_engine_killed_in_mid_run_ends_with_the_lines_of_an_undisturbed_run(tmp_path: Path) -> None:
+    write_requests(tmp_path, 16)
+    undisturbed = tmp_path / "undisturbed.jsonl"
+    assert finish(start(tmp_path, undisturbed, command=REAL, options=ENGINE_OPTIONS))[0] == 0
+    output = tmp_path / "out.jsonl"
+    process = start(tmp_path, command=REAL, options=ENGINE_OPTIONS)
+    wait_for_lines(output, 4, process)
+    process.kill()
+    process.communicate()
+    before = output.read_bytes()
+    assert 4 <= before.count(b"\n") < 17
+    code, err = finish(start(tmp_path, command=REAL, options=ENGINE_OPTIONS))
+    assert code == 0, err
+    assert f"generating {17 - before.count(10)} with tiny" in err
+    check_complete(output, 16)
+    assert sorted(output.read_bytes().splitlines()) == sorted(undisturbed.read_bytes().splitlines())
+
+
+def test_a_real_engine_that_is_interrupted_stops_with_one_line_and_whole_results(tmp_path: Path) -> None:
+    write_requests(tmp_path, 16)
+    output = tmp_path / "out.jsonl"
+    process = start(tmp_path, command=REAL, options=ENGINE_OPTIONS)
+    wait_for_lines(output, 3, process)
+    process.send_signal(signal.SIGINT)
+    code, err = finish(process)
+    assert code == 130
+    assert [line.split(" (")[0] for line in err.splitlines()[1:]] == ["batchgen: interrupted"]
+    assert output.read_bytes().endswith(b"\n")
+    assert 3 <= output.read_bytes().count(b"\n") < 17
+
+
+def test_a_request_that_no_pool_can_hold_is_an_error_line_and_the_rest_runs(tmp_path: Path) -> None:
+    write_requests(tmp_path, 2)
+    body = {"prompt": "x" * 100, "max_tokens": 100}
+    with (tmp_path / "in.jsonl").open("a") as file:
+        file.write(json.dumps({"custom_id": "huge", "url": "/v1/completions", "body": body}) + "\n")
+    options = [*ENGINE_OPTIONS, "--gpu-pages", "40", "--host-pages", "80"]
+    code, err = finish(start(tmp_path, command=REAL, options=options))
+    assert code == 0, err
+    entries = [json.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
+    errors = {entry["custom_id"]: entry["error"] for entry in entries}
+    assert (errors["r0"], errors["r1"]) == (None, None)
+    assert errors["huge"]["line"] == 4
+    assert "needs 50 pages" in errors["huge"]["message"] and "--gpu-pages" in errors["huge"]["message"]
+
+
+def torchrun(module: str) -> list[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    return [*launcher, "-m", module]
+
+
+def own_lines(err: str) -> list[str]:
+    """What batchgen itself says; the launcher adds its own report of a failure."""
+    return [line for line in err.splitlines() if line.startswith("batchgen: ")]
+
+
+@pytest.mark.multirank
+@pytest.mark.parametrize("broken", ["0", "1"])
+def test_the_failure_of_any_rank_ends_all_of_them_with_one_line(tmp_path: Path, broken: str) -> None:
+    write_requests(tmp_path, 4)
+    command = torchrun("tests.batchgen.requests.broken_rank")
+    process = start(tmp_path, command=command, options=ENGINE_OPTIONS, environment={"BROKEN_RANK": broken})
+    _, err = process.communicate(timeout=120)
+    assert process.returncode != 0
+    opening, failure = own_lines(err)
+    assert opening.endswith("generating 4 with tiny")
+    prefix = "" if broken == "0" else "rank 1: "
+    assert failure.startswith(f"batchgen: {prefix}the engine failed: RuntimeError: this rank is broken")
+
+
+@pytest.mark.multirank
+def test_two_ranks_stop_at_a_full_disk_and_one_finishes(tmp_path: Path) -> None:
+    write_requests(tmp_path, 16)
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000))
+
+    output = tmp_path / "out.jsonl"
+    process = start(
+        tmp_path,
+        command=torchrun("batchgen"),
+        options=ENGINE_OPTIONS,
+        environment={"NUM_GPUS_PER_NODE": "1"},  # no shared host pool: its segment is a file with a size, too
+        preexec_fn=limit,
+    )
+    _, err = process.communicate(timeout=120)
+    assert process.returncode != 0
+    failure = own_lines(err)[1:]
+    assert len(failure) == 1 and failure[0].startswith(
+        f"batchgen: cannot write {output}: File too large ("
+    ), err
+    before = output.read_bytes()
+    assert before.endswith(b"\n") and before.count(b"\n") < 17
+    assert finish(start(tmp_path, command=REAL, options=ENGINE_OPTIONS))[0] == 0
+    assert output.read_bytes().startswith(before)
+    check_complete(output, 16)

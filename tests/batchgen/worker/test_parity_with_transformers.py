@@ -113,9 +113,10 @@ def test_32_mixed_prompts_on_smollm2_with_eviction_hold_and_reload(make_worker: 
     worker = make_worker(
         model="smollm2",
         threads=2,
-        page_size=16,
-        gpu_kv_pages=56,
-        host_kv_pages=110,
+        page_size=8,
+        gpu_kv_pages=160,
+        host_kv_pages=200,
+        host_kv_eviction_watermark=0,
         max_batch_size=16,
         initial_gpu_page_buffer=2,
         host_kv_chunk_size=16,

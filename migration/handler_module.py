@@ -61,7 +61,9 @@ def handler_text(
     """The whole module with LF line ends; `methods` come indented by four spaces."""
     protocols = [protocol_text(handle) for handle in handles]
     methods = list(methods)
-    runtime = set(plan.runtime) | {ImportName("typing", "Protocol"), ImportName("typing", "Any")}
+    runtime = set(plan.runtime) | {ImportName("typing", "Any")}
+    if handles:
+        runtime.add(ImportName("typing", "Protocol"))
     typing = (set(plan.typing) | set(type_imports)) - runtime
     # What typing itself offers is there at run time anyway, and costs no import guard.
     runtime |= {item for item in typing if item.module in ("typing", "collections.abc")}
@@ -90,12 +92,15 @@ def _class_text(recipe: Recipe, handles: tuple[Handle, ...], methods: list[str])
         each = "".join(f"        {handle.spec.name}: {handle.spec.protocol},\n" for handle in handles)
         signature = f"    def __init__(\n        self,\n        *,\n{each}    ) -> None:\n"
     stores = "".join(f"        self._{handle.spec.name} = {handle.spec.name}\n" for handle in handles)
-    views = ", ".join(f"{handle.spec.name}=worker" for handle in handles)
+    made = f"        return cls({', '.join(f'{handle.spec.name}=worker' for handle in handles)})\n"
+    if len(made) > _WIDTH:
+        views = "".join(f"            {handle.spec.name}=worker,\n" for handle in handles)
+        made = f"        return cls(\n{views}        )\n"
     factory = (
         "    @classmethod\n"
         f"    def for_worker(cls, worker: Any) -> {recipe.handler_class}:\n"
         '        """Every handle is the worker itself, seen as the part that the methods may touch."""\n'
-        f"        return cls({views})\n"
+        + made
     )
     doc = (
         f'    """{recipe.section}, without state of its own.\n\n'
@@ -103,5 +108,5 @@ def _class_text(recipe: Recipe, handles: tuple[Handle, ...], methods: list[str])
         '    deletion and hasattr() mean what they meant.\n    """\n'
     )
     return f"class {recipe.handler_class}:\n" + "\n".join(
-        [doc, *([signature + stores, factory] if handles else []), *methods]
+        [doc, *([signature + stores] if handles else []), factory, *methods]
     )

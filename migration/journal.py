@@ -66,18 +66,26 @@ def write_all(root: Path, changes: Sequence[FileChange]) -> None:
         for change in changes:
             if _read(root / change.path) != change.before:
                 raise MigrationError("MG306", f"{change.path} is not the file that was planned on")
-        journal = root / JOURNAL
-        journal.mkdir()
-        entries = []
-        for index, change in enumerate(changes):
-            _write_synced(journal / str(index), change.after)
-            entries.append({"path": change.path, "old": _digest(change.before), "new": _digest(change.after)})
-        _write_synced(journal / "manifest.tmp", json.dumps(entries).encode())
-        _sync_directory(journal)
-        os.replace(journal / "manifest.tmp", journal / _MANIFEST)
-        _sync_directory(journal)
+        try:
+            _stage(root / JOURNAL, changes)
+        except OSError:
+            shutil.rmtree(root / JOURNAL, ignore_errors=True)  # nothing was begun
+            raise
+        os.replace(root / JOURNAL / "manifest.tmp", root / JOURNAL / _MANIFEST)
+        _sync_directory(root / JOURNAL)
         _sync_directory(root)
         _finish(root)
+
+
+def _stage(journal: Path, changes: Sequence[FileChange]) -> None:
+    """New contents and a manifest that does not count yet, all of it on the disk."""
+    journal.mkdir()
+    entries = []
+    for index, change in enumerate(changes):
+        _write_synced(journal / str(index), change.after)
+        entries.append({"path": change.path, "old": _digest(change.before), "new": _digest(change.after)})
+    _write_synced(journal / "manifest.tmp", json.dumps(entries).encode())
+    _sync_directory(journal)
 
 
 def pending(root: Path) -> bool:

@@ -169,6 +169,40 @@ def test_crlf_files_give_crlf_files(case: str):
             assert change.after == after[change.path].replace(b"\n", b"\r\n")
 
 
+def test_self_may_have_any_name():
+    text = result(
+        planned(worker_source("def label(me):\n    return [me.name, f'{me.name}']\n")), "app/parts/cache.py"
+    )
+    assert "return [me._worker.name, f'{me._worker.name}']" in text
+
+
+def test_header_comments_leave_the_stub_where_letters_are_wide():
+    methods = (
+        "def label(self, é='→', *, ü=1,  # größer\n          x=2):  # ende\n    return é, ü, x, self.name\n"
+    )
+    plan = planned(worker_source(methods))
+    assert "\tdef label(self, é='→', *, ü=1,\n\t\t\t  x=2):\n" in result(plan, "app/worker.py")
+    assert "def label(self, é='→', *, ü=1,  # größer\n" in result(plan, "app/parts/cache.py")
+
+
+def test_a_name_local_to_the_method_is_not_imported_for_its_annotations():
+    methods = "def make(self):\n    class Deep: pass\n    x: Deep = Deep()\n    return x\n"
+    plan = planned(worker_source(methods, head="from deep import Deep\nDeep()"))
+    assert "import Deep" not in result(plan, "app/parts/cache.py")
+
+
+def test_a_folder_that_is_a_namespace_package_stays_one():
+    plan = plan_cut(RECIPE, tree_of(SIMPLE, app__parts__other=""))
+    assert [change.path for change in plan.changes] == ["app/parts/cache.py", "app/worker.py"]
+
+
+def test_methods_that_use_no_attribute_need_no_handle():
+    methods = "def fixed(self, x):\n    return x\n\n@staticmethod\ndef other():\n    return 1\n"
+    plan = planned(worker_source(methods))
+    assert plan.handles == () and "Protocol" not in result(plan, "app/parts/cache.py")
+    assert "CacheManager.for_worker(self).fixed(x)" in result(plan, "app/worker.py")
+
+
 def test_no_final_newline_is_kept():
     plan = planned(SIMPLE.removesuffix(b"\n"))
     assert not result(plan, "app/worker.py").endswith("\n")

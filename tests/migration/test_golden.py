@@ -50,6 +50,13 @@ def test_a_second_cut_finds_nothing_to_do(case: str):
     assert isinstance(plan_cut(recipe_of(case), DiskTree(GOLDEN / case / "after")), CutClean)
 
 
+def test_only_an_import_that_somebody_may_miss_is_remarked_upon():
+    """PAGES stays in the worker as well, but the handler takes it from there: nothing to remark."""
+    outcome = cut("imports")
+    assert isinstance(outcome, CutPlan)
+    assert outcome.notes == ("app/worker.py no longer uses json, kept: app/other.py may take it from there",)
+
+
 def test_refusals_name_method_line_and_reason():
     outcome = cut("refusals")
     assert isinstance(outcome, CutRefused)

@@ -149,6 +149,18 @@ def test_recovery_does_not_overwrite_an_edit_made_since(tmp_path: Path):
     assert (tmp_path / "a.py").read_bytes() == b"edited\n"
 
 
+def test_a_full_disk_while_staging_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    changes = make_tree(tmp_path)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        journal.write_all(tmp_path, changes)
+    assert read_tree(tmp_path) == OLD and not journal.pending(tmp_path)
+
+
 def test_two_writers_do_not_meet(tmp_path: Path):
     changes = make_tree(tmp_path)
     with journal._locked(tmp_path), pytest.raises(MigrationError) as error:

@@ -11,6 +11,7 @@ from app.settings import *
 COUNT = 0
 if sys.argv[1:]:
 	MAYBE = 1
+	import json as guarded
 
 
 def count_up():
@@ -146,6 +147,17 @@ class Worker(Base):
 
 	def _worker(self):
 		return self.name
+
+	def wrapped(self):
+		return self.name
+
+	wrapped = staticmethod(wrapped)
+
+	def names(self):
+		return vars(), dir(), vars(int), self.name
+
+	def uses_guarded(self):
+		return guarded.dumps(self.name) if sys.argv[1:] else ""
 
 	def kept(self):
 		return super().close()

@@ -80,7 +80,8 @@ def _config(raw: dict[str, Any], path: Path, source: WeightSource) -> ModelConfi
             rms_norm_eps=raw["rms_norm_eps"],
             rope_theta=theta,
             max_position_embeddings=raw["max_position_embeddings"],
-            tie_word_embeddings=source.shape("lm_head.weight") is None,
+            tie_word_embeddings=bool(raw.get("tie_word_embeddings"))
+            or source.shape("lm_head.weight") is None,
             bos_token_id=raw.get("bos_token_id"),
             eos_token_ids=tuple(eos) if isinstance(eos, list) else () if eos is None else (eos,),
             attention_bias=bool(raw.get("attention_bias", False)),

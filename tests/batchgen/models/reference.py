@@ -38,6 +38,7 @@ def hf_model(config: ModelConfig, tensors: Mapping[str, Tensor], **extra: Any) -
         model = LlamaForCausalLM(hf_config)
     model.to_empty(device="cpu")
     model.load_state_dict(dict(tensors), strict=True)
+    model.tie_weights()
     rotary = model.model.rotary_emb
     fresh = type(rotary)(hf_config)
     rotary.load_state_dict(fresh.state_dict())

@@ -67,8 +67,8 @@ def test_greedy_tokens_equal_the_dense_reference_beyond_topk() -> None:
 
 def test_the_selection_decides_the_text() -> None:
     """Were the index ignored, tiny-dual would write what the same weights write with full attention."""
-    (text,) = random_prompts(1, longest=40, seed=12)
-    long, short = [*text, *text], text[:4]
+    text = [token for prompt in random_prompts(6, longest=40, seed=12) for token in prompt]
+    long, short = text[:60], text[:4]
     dual = PagedRunner(load_model("tiny-dual").model).generate([long, short], 12)
     full = PagedRunner(load_model("tiny").model).generate([long, short], 12)
     assert dual[0] != full[0] and dual[1] == full[1]

@@ -138,5 +138,5 @@ def test_missing_and_damaged_files_are_refused(directory: Path, tmp_path: Path) 
     (directory / "config.json").unlink()
     refused("config.json is missing")
     (tmp_path / "bare").mkdir()
-    with pytest.raises(ModelLoadError, match="a model directory needs config.json"):
+    with pytest.raises(ModelLoadError, match=r"a model directory needs config\.json"):
         load_model(str(tmp_path / "bare"))

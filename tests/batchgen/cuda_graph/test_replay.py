@@ -187,6 +187,17 @@ def test_replay_leaves_the_bindings_as_they_were_also_when_the_model_fails() -> 
     assert all(value is bound[key] for key, value in AttnWrapperBase.snapshot().items())
 
 
+def test_a_replay_runs_the_attention_that_was_captured_whatever_is_bound_meanwhile() -> None:
+    graph, eager = pair("tiny", row_exact=True)
+    graph.capture(2)
+    graph.bind()
+    AttnWrapperBase.attention_backend, AttnWrapperBase.row_exact = None, False
+    replayed = graph.replay([7, 3])
+    assert AttnWrapperBase.attention_backend is None and AttnWrapperBase.row_exact is False
+    eager.bind()
+    assert same_bits([replayed], [eager.eager([7, 3])])
+
+
 def test_a_step_longer_than_the_captured_maximum_is_refused_and_goes_on_eagerly() -> None:
     graph, eager = pair("tiny", max_seqlen=16)
     graph.capture(1)

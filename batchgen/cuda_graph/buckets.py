@@ -21,7 +21,6 @@ def generate_bucket_sizes(max_bucket: int, num_buckets: int) -> tuple[int, ...]:
         return (max_bucket,)
     sizes: list[int] = []
     for i in range(count):
-        wanted = round(max_bucket ** (i / (count - 1)))
         lowest = sizes[-1] + 1 if sizes else 1
-        sizes.append(min(max(wanted, lowest), max_bucket - (count - 1 - i)))
+        sizes.append(max(round(max_bucket ** (i / (count - 1))), lowest))
     return tuple(sizes)

@@ -83,6 +83,9 @@ def test_the_last_sequence_that_grows_is_not_evicted_for_the_margin() -> None:
     alone = [claim(0, held=90, wanted=8)]
     plan = plan_host_kv_growth_evictions(alone, NodeHostStats(0, free=8, total=100))
     assert plan.evicted_uuids == () and plan.growth_pages == (8,) and plan.feasible
+    two = [claim(0, held=10, wanted=8, decoded=40), claim(1, held=0, wanted=8, decoded=7)]
+    plan = plan_host_kv_growth_evictions(two, NodeHostStats(0, free=9, total=100))
+    assert plan.evicted_uuids == ("s1",) and plan.growth_pages == (8,) and plan.feasible
 
 
 def test_growth_that_no_eviction_can_make_room_for_is_infeasible() -> None:

@@ -125,6 +125,7 @@ def test_initial_host_chunk_covers_chunk_or_gpu_reservation_within_the_budget() 
     seq = entry(prompt=100, decode=100_000)
     assert seq.get_host_pages_for_initial_chunk(8192) == -(-(100 + 8192) // 64)
     assert seq.get_host_pages_for_initial_chunk(64) == 2 + 32
+    assert entry(prompt=64, decode=100_000).get_host_pages_for_initial_chunk(64) == 2 + 32
     assert entry(prompt=100, decode=28).get_host_pages_for_initial_chunk(8192) == 2
 
 

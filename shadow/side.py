@@ -36,8 +36,7 @@ class Side:
     def __init__(self, name: str, setup: Setup, timeout: float) -> None:
         self.name = name
         self._timeout, self._started = timeout, False
-        # Appending, so that reading it here does not move where the process writes.
-        self._stderr = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (closed in __exit__)
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed in __exit__)
         self._connection, theirs = Pipe()
         environment = {
             **os.environ,

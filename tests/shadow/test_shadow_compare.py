@@ -114,6 +114,20 @@ def test_a_page_count_off_by_one_is_found_in_the_page_table(tree: Tree, requests
 
 
 @pytest.mark.usefixtures("forked_sides")
+def test_a_wrong_key_of_the_new_token_is_found_with_its_layer_and_position(
+    tree: Tree, requests: Path
+) -> None:
+    honest = "            pages = pool.gpu_table[row"
+    fault = (
+        "            if self.steps == 4 and row == 1:\n"
+        "                page = pool._sequences[seq.global_idx][(length - 1) // size]\n"
+        "                pool.k_cache[1, page, (length - 1) % size] += 1e-3\n"
+    )
+    report = compared(FAKE, tree("candidate", honest, fault + honest), requests)
+    assert first(report) == ("kv", "4", "b", "1", "primary.k.written.position[6]")
+
+
+@pytest.mark.usefixtures("forked_sides")
 def test_a_small_error_in_one_row_of_logits_is_found_with_its_size(tree: Tree, requests: Path) -> None:
     fault = FORWARD + "        if self.steps == 5:\n            logits[1, 3] += 1e-4\n"
     report = compared(FAKE, tree("candidate", FORWARD, fault), requests)

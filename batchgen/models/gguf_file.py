@@ -142,4 +142,22 @@ class _Header:
             size = struct.calcsize("<" + _SCALARS[kind])
             start = self._take(count * size)
             return list(struct.unpack_from(f"<{count}{_SCALARS[kind]}", self._data, start))
+        if kind == _STRING:
+            return self._strings(count)
         return [self.value(kind) for _ in range(count)]
+
+    def _strings(self, count: int) -> list[str]:
+        """`string` in one loop: a vocabulary and its merges are most of the time that a header takes."""
+        data, position, size = self._data, self.position, len(self._data)
+        length_at = struct.Struct("<Q").unpack_from
+        texts: list[str] = []
+        for _ in range(count):
+            start = position + 8
+            end = start + length_at(data, position)[0] if start <= size else size + 1
+            if end > size:
+                self.position = position
+                self._take(size)
+            texts.append(data[start:end].decode("utf-8", errors="replace"))
+            position = end
+        self.position = position
+        return texts

@@ -17,7 +17,8 @@ PACK_ROWS = 16
 
 def can_pack(dtype: torch.dtype, device: torch.device) -> bool:
     """Blocked fp32 weights exist on CPU only, where torch is built with oneDNN."""
-    return dtype == torch.float32 and device.type == "cpu" and torch.backends.mkldnn.is_available()
+    available = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return dtype == torch.float32 and device.type == "cpu" and available
 
 
 class PackableLinear(nn.Module):

@@ -118,9 +118,8 @@ class MemberTypes:
         plain = [text for text in texts if text != "None"]
         if len(plain) > 1:
             return "Any", "assigned " + ", ".join(plain)
-        return " | ".join(
-            [*plain, *(["None"] if "None" in texts and "None" not in plain[0] else [])]
-        ), "assignment"
+        optional = "None" in texts and "None" not in plain[0] and not plain[0].startswith("Optional[")
+        return plain[0] + (" | None" if optional else ""), "assignment"
 
     def _importable(self, annotation: ast.expr) -> str | None:
         found: set[ImportName] = set()
@@ -157,7 +156,7 @@ class MemberTypes:
     def signature(self, node: FunctionNode, indent: str, width: int = 110) -> str:
         """`def` lines of a Protocol method with the exact parameters; what is not annotated is Any."""
         head = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
-        parts = self._parameters(node.args)
+        parts = self._parameters(node.args, typed_first=is_static(node))
         if is_static(node):
             parts.insert(0, "self")
         plain = is_static(node) or not node.decorator_list  # any other decorator may change what comes back
@@ -168,12 +167,12 @@ class MemberTypes:
         inner = "".join(f"{indent}    {part},\n" for part in parts)
         return f"{indent}{head} {node.name}(\n{inner}{indent}) -> {result}: ..."
 
-    def _parameters(self, arguments: ast.arguments) -> list[str]:
+    def _parameters(self, arguments: ast.arguments, *, typed_first: bool) -> list[str]:
         positional = [*arguments.posonlyargs, *arguments.args]
         first_default = len(positional) - len(arguments.defaults)
         parts: list[str] = []
         for index, arg in enumerate(positional):
-            text = arg.arg if index == 0 else self._parameter(arg)
+            text = self._parameter(arg) if index or typed_first else arg.arg
             parts.append(text + (" = ..." if index >= first_default else ""))
             if index + 1 == len(arguments.posonlyargs):
                 parts.append("/")

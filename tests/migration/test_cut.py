@@ -169,6 +169,13 @@ def test_crlf_files_give_crlf_files(case: str):
             assert change.after == after[change.path].replace(b"\n", b"\r\n")
 
 
+def test_a_banner_right_above_a_method_stays_in_the_worker():
+    worker = SIMPLE.replace(b"\n\n\tdef label", b"\n\t# what it is called\n\tdef label")
+    plan = planned(worker)
+    assert "\t# ============ Cache ============\n\tdef label(self):" in result(plan, "app/worker.py")
+    assert "\n\n    # what it is called\n    def label" in result(plan, "app/parts/cache.py")
+
+
 def test_self_may_have_any_name():
     text = result(
         planned(worker_source("def label(me):\n    return [me.name, f'{me.name}']\n")), "app/parts/cache.py"

@@ -34,6 +34,7 @@ class Worker:
         if not hasattr(self, "_queue"):
             self._queue: list = []
         self._queue.extend(self.take(self.LIMIT))
+    # ============ Not a banner: inside a method ============
         dist.broadcast_object_list(self._queue, src=0)
         dist.get_world_size()
         return getattr(self, "name", None) or self.rank

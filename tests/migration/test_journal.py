@@ -149,6 +149,21 @@ def test_recovery_does_not_overwrite_an_edit_made_since(tmp_path: Path):
     assert (tmp_path / "a.py").read_bytes() == b"edited\n"
 
 
+def test_after_a_kill_while_tidying_up_later_edits_are_not_in_the_way(tmp_path: Path):
+    changes = make_tree(tmp_path)
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal.shutil, "rmtree", killed)
+        with pytest.raises(Killed):
+            journal.write_all(tmp_path, changes)
+    (tmp_path / "a.py").write_bytes(b"edited\n")
+    journal.recover(tmp_path)
+    assert read_tree(tmp_path) == {**NEW, "a.py": b"edited\n"}
+
+
 def test_a_full_disk_while_staging_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     changes = make_tree(tmp_path)
 

@@ -223,7 +223,7 @@ class GPUPagedKVCacheManager:
     def get_page_pointers(self) -> tuple[PagePointers, PagePointers | None]:
         """(keys, values): the pages of the current table as load targets."""
         pool = self._live()
-        page_ids = pool.table.host.clone()
+        page_ids = pool.table.host
         value = None if pool.v_cache is None else PagePointers(pool.v_cache, page_ids)
         return PagePointers(pool.k_cache, page_ids), value
 

@@ -13,8 +13,9 @@ class PageTable:
     """int32 `device_table` [max_slots, num_pages + 1]: row i lists the pages of `slot_to_seq_id[i]`.
 
     Everything that is not a page of a live row is -1; the last column always is. `host` is the live part
-    [slots, width] on the CPU. `version` grows with every change of the content. The graph table is a second
-    int32 tensor [graph_max_slots, graph_max_pages], filled with -1, whose address never changes.
+    [slots, width] on the CPU; it is replaced and never written in place, so it may be handed out. `version`
+    grows with every change of the content. The graph table is a second int32 tensor
+    [graph_max_slots, graph_max_pages], filled with -1, whose address never changes.
     """
 
     def __init__(self, config: KVPoolConfig, device: torch.device, version: int) -> None:

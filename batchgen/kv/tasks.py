@@ -10,6 +10,8 @@ from typing import Protocol
 
 import torch
 
+_EXIT_SECONDS = 30.0  # how long the end of the process waits for a copy that may be stuck
+
 
 class Waitable(Protocol):
     def wait(self) -> None: ...
@@ -104,6 +106,7 @@ class TaskQueue:
     def close(self) -> None:
         """Finish what was submitted and end the thread; a second call does nothing."""
         self._closed = True
+        self.drain()
         if self._end is not None:
             self._end()
 
@@ -121,4 +124,4 @@ def _serve(tasks: queue.SimpleQueue[AsyncTask | None], ready: threading.Event) -
 def _end_thread(tasks: queue.SimpleQueue[AsyncTask | None], thread: threading.Thread) -> None:
     tasks.put(None)
     if thread is not threading.current_thread():
-        thread.join()
+        thread.join(_EXIT_SECONDS)

@@ -310,3 +310,24 @@ def test_damage_is_named(manager: GPUPagedKVCacheManager, damage, message: str) 
 def test_a_config_without_room_is_refused(field: str) -> None:
     with pytest.raises(ValueError, match=f"{field} must be at least 1"):
         dataclasses.replace(CONFIG, **{field: 0})
+
+
+def test_a_pool_made_in_inference_mode_can_be_written_outside_of_it_and_the_reverse() -> None:
+    with torch.inference_mode():
+        inside = GPUPagedKVCacheManager(CONFIG, CPU)
+        inside.initialize()
+        inside.ensure_cuda_graph_page_table()
+    outside = GPUPagedKVCacheManager(CONFIG, CPU)
+    outside.initialize()
+
+    def use(manager: GPUPagedKVCacheManager) -> None:
+        manager.allocate_pages_for_sequences([1], [4])
+        manager.rebuild_page_table([1])
+        manager.get_cuda_graph_page_table()
+        manager.k_cache[:, manager._sequences[1]] = 1.0
+        manager.free_pages_for_sequences([1])
+        manager.check_invariants()
+
+    use(inside)
+    with torch.inference_mode():
+        use(outside)

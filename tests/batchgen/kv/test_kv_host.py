@@ -35,6 +35,19 @@ def view() -> Iterator[HostPagedKVWorkerView]:
     view.close()
 
 
+@pytest.fixture
+def gate(view: HostPagedKVWorkerView) -> Iterator[threading.Event]:
+    """Holds back all copies of the view until it is set."""
+    gate = threading.Event()
+
+    def hold() -> None:
+        gate.wait(60)
+
+    view._tasks.submit(hold)
+    yield gate
+    gate.set()
+
+
 def kv(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, CONFIG.num_kv_heads, CONFIG.head_dim)
 
@@ -266,11 +279,9 @@ def test_a_load_that_does_not_fit_is_refused_before_it_starts(
 
 
 def test_a_release_waits_for_the_appends_so_that_the_next_owner_is_not_overwritten(
-    view: HostPagedKVWorkerView,
+    view: HostPagedKVWorkerView, gate: threading.Event
 ) -> None:
     start(view, {1: 32})
-    gate = threading.Event()
-    view._tasks.submit(gate.wait)  # type: ignore[arg-type]
     stale = view.async_append_decode_kv_to_host(0, [1], kv(1), kv(1), [0])
     releaser = threading.Thread(target=view.release_sequence_pages, args=([1],))
     releaser.start()
@@ -285,10 +296,10 @@ def test_a_release_waits_for_the_appends_so_that_the_next_owner_is_not_overwritt
     assert torch.equal(view.read_sequence_kv_to_cpu(2, 32)[0], k)
 
 
-def test_positions_are_resolved_when_the_append_is_called(view: HostPagedKVWorkerView) -> None:
+def test_positions_are_resolved_when_the_append_is_called(
+    view: HostPagedKVWorkerView, gate: threading.Event
+) -> None:
     start(view, {1: 4})
-    gate = threading.Event()
-    view._tasks.submit(gate.wait)  # type: ignore[arg-type]
     k, v = kv(1), kv(1)
     with pytest.raises(RuntimeError, match="grow it first"):
         view.async_append_decode_kv_to_host(0, [1], k, v, [4])
@@ -355,3 +366,12 @@ def test_damage_is_named(view: HostPagedKVWorkerView, damage, message: str) -> N
 def test_an_impossible_rank_is_refused() -> None:
     with pytest.raises(ValueError, match=r"local rank 2 is not in 0\.\.1"):
         open_host_pool(CONFIG, node_id=0, local_rank=2, local_world=2, session="test")
+
+
+def test_a_page_that_is_free_and_owned_is_not_given_out(view: HostPagedKVWorkerView) -> None:
+    start(view, {1: 4})
+    view._segment._words[8] = 7  # the top of the free list: what a rank that died half-way must not cause
+    view.register_sequences([2])
+    with pytest.raises(RuntimeError, match="page 7 is free but belongs to local rank 0"):
+        view.allocate_pages_for_sequences([(2, 4)])
+    assert view.page_count(2) == 0 and view.get_stats().num_free_pages == 7

@@ -301,3 +301,15 @@ def test_freeing_what_belongs_to_another_rank_is_refused(session: str) -> None:
     assert views[0].get_stats() == KVStats(30, 2, 32)
     for view in views:
         view.close()
+
+
+def test_the_memory_of_a_run_that_is_complete_takes_no_further_rank(session: str) -> None:
+    views = [join(CONFIG, session, 0)]
+    path = rendezvous_path(session, 0, "primary")
+    card = path.read_text()
+    views.append(join(CONFIG, session, 1))
+    path.write_text(card)  # as a run that hangs at its end would have left it
+    with pytest.raises(TimeoutError, match="from a run whose 2 ranks have all attached"):
+        open_host_pool(CONFIG, node_id=0, local_rank=1, local_world=2, session=session, attach_timeout=0.1)
+    for view in views:
+        view.close()

@@ -23,6 +23,11 @@ class RowScore:
     argmax: tuple[int, int]
 
 
+def _length(vector: np.ndarray) -> float:
+    """L2 norm without BLAS, whose threads would compete with those of the two sides."""
+    return math.sqrt(float(np.square(vector).sum()))
+
+
 def score_row(legacy: np.ndarray, candidate: np.ndarray) -> RowScore | None:
     """None when both rows hold the same bits. Both float32 of one shape (ValueError otherwise)."""
     if legacy.shape != candidate.shape or legacy.dtype != candidate.dtype:
@@ -31,12 +36,15 @@ def score_row(legacy: np.ndarray, candidate: np.ndarray) -> RowScore | None:
     if not unequal.any():
         return None
     index = int(unequal.argmax())
-    # Equal bits count as no error, so a -inf mask present on both sides does not hide a finite difference.
-    ours, theirs = legacy[unequal].astype(np.float64), candidate[unequal].astype(np.float64)
-    if np.isfinite(ours).all() and np.isfinite(theirs).all():
-        error = theirs - ours
-        norm = float(np.linalg.norm(legacy[np.isfinite(legacy)].astype(np.float64)))
-        length = float(np.linalg.norm(error))
+    reference = legacy.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        error = candidate.astype(np.float64) - reference
+    if not np.isfinite(error).all():
+        # Equal bits are no error, so a -inf mask present on both sides does not hide a finite difference.
+        error[~unequal] = 0.0
+        reference = reference[np.isfinite(reference)]
+    if np.isfinite(error).all():
+        norm, length = _length(reference), _length(error)
         relative = length / norm if norm else (math.inf if length else 0.0)
         largest = float(np.abs(error).max())
     else:

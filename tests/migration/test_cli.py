@@ -95,7 +95,7 @@ def test_refusal_exits_2_writes_nothing_and_names_a_way_out(tmp_path: Path):
     run = migrate("port", GOLDEN / "refusals" / "slice.toml", "--cut", "--root", tmp_path / "tree", "--json")
     first = json.loads(run.stdout)["refusals"][0]
     assert run.returncode == 2
-    assert (first["code"], first["where"], first["line"]) == ("MG001", "close", 36) and first["way_out"]
+    assert (first["code"], first["where"], first["line"]) == ("MG001", "close", 37) and first["way_out"]
 
 
 def test_json_carries_members_with_evidence_and_the_patch(tree: Path):

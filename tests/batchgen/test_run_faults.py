@@ -29,6 +29,12 @@ def write_requests(folder: Path, count: int) -> None:
     (folder / "in.jsonl").write_text("\n".join(lines) + "\noops\n")
 
 
+def _without_coverage() -> dict[str, str]:
+    """The environment, less what makes a child measure coverage: that writes files of its own, which a full disk or
+    a file size limit would fail, too."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+
+
 def start(
     folder: Path,
     output: Path | None = None,
@@ -42,7 +48,7 @@ def start(
     return subprocess.Popen(
         [*command, *files, *options],
         cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        env={**_without_coverage(), "OMP_NUM_THREADS": "1", **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

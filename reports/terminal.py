@@ -42,22 +42,30 @@ def _table(table: Table) -> RichTable:
     return out
 
 
-def _rest(report: Report, max_rows: int) -> RichTable:
-    """One line per further finding: its coordinates as columns, cut to the width of the terminal."""
+def _cut(text: str, width: int) -> Text:
+    return Text(text if len(text) <= width else text[: width - 1] + "…")
+
+
+def _rest(report: Report, max_rows: int, width: int) -> RichTable:
+    """One line per further finding: its coordinates as columns, the wide ones cut to share the width."""
     findings = report.findings[1 : 1 + max_rows]
     names = list(dict.fromkeys(fact.name for finding in findings for fact in finding.where))
-    out = RichTable(box=box.SIMPLE_HEAD, title_justify="left")
-    out.title = Text(f"Also found ({len(findings)} of {report.total_findings - 1} shown)", style="bold")
-    rows = []
+    rows = [("what", *names, *report.sides)]
     for finding in findings:
         where = {fact.name: fact.value for fact in finding.where}
         values = (finding.expected or "", finding.actual or "")
         rows.append((finding.code, *(where.get(name, "") for name in names), *values))
-    for name, cells in zip(("what", *names, *report.sides), zip(*rows, strict=True), strict=True):
-        narrow = min(8, max(map(len, (name, *cells))))  # wide columns give way first
-        out.add_column(Text(name), no_wrap=True, overflow="ellipsis", min_width=narrow)
-    for row in rows:
-        out.add_row(*map(Text, row))
+    natural = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    room = width - 3 * len(natural) - sum(size for size in natural if size <= 10)
+    share = max(8, room // max(1, sum(size > 10 for size in natural)))
+    title = f"Also found ({len(findings)} of {report.total_findings - 1} shown)"
+    out = RichTable(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD)
+    for name in rows[0]:
+        out.add_column(Text(name), no_wrap=True)
+    for row in rows[1:]:
+        out.add_row(
+            *(_cut(cell, size if size <= 10 else share) for cell, size in zip(row, natural, strict=True))
+        )
     return out
 
 
@@ -71,7 +79,7 @@ def print_report(
     if report.findings:
         console.print(_first(report.findings[0], first, report.sides))
     if report.total_findings > 1:
-        console.print(_rest(report, max_rows))
+        console.print(_rest(report, max_rows, console.width))
     if report.checks:
         rows = tuple((c.name, c.status.value, f"{c.count:,}", c.detail) for c in report.checks)
         console.print(_table(Table("Checked", ("kind", "status", "values", "detail"), rows)))

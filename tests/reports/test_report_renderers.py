@@ -54,8 +54,8 @@ def report(findings: int = 2, listed: int | None = None, value: str = "18") -> R
     )
 
 
-def shown(subject: Report, **options: int) -> str:
-    console = Console(file=io.StringIO(), width=120, color_system=None)
+def shown(subject: Report, *, width: int = 120, **options: int) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
     print_report(subject, console, first="First divergence", **options)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
@@ -123,6 +123,17 @@ def test_terminal_stays_bounded_and_says_what_it_left_out() -> None:
     text = shown(report(5000, listed=50), max_rows=8)
     assert "8 of 4999 shown" in text
     assert len(text.splitlines()) < 60
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_terminal_shows_every_coordinate_of_further_findings_in_one_line_each(width: int) -> None:
+    text = shown(report(6, value="#0123456789abcdef is not what it was before"), width=width)
+    lines = [
+        line for line in text.splitlines() if line.lstrip().startswith("page_table  ") and "req-3" in line
+    ]
+    assert len(lines) == 5
+    assert all("pages[2]" in line and "17" in line and "#012345" in line for line in lines)
+    assert max(map(len, lines)) <= width
 
 
 def test_model_refuses_ragged_tables_and_counts_below_the_listed_findings() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shadow.diff import Nature, compare_events, diff_plain
@@ -90,6 +90,7 @@ PLAIN = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(PLAIN)
 def test_a_tree_equals_itself_and_something_was_compared(tree: Any) -> None:
     leaves, count, _ = diff_plain(tree, tree)
@@ -97,6 +98,7 @@ def test_a_tree_equals_itself_and_something_was_compared(tree: Any) -> None:
     assert count > 0 or tree == Record("mapping", ()) or "mapping" in repr(tree)
 
 
+@settings(deadline=None)
 @given(PLAIN, PLAIN)
 def test_trees_that_differ_in_their_text_are_found_to_differ_from_both_sides(one: Any, two: Any) -> None:
     forth, back = diff_plain(one, two)[0], diff_plain(two, one)[0]
@@ -231,6 +233,7 @@ def test_rows_of_two_shapes_are_refused() -> None:
         scored([1], [1, 2])
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=20), st.floats(1e-3, 1.0))
 def test_relative_l2_does_not_depend_on_the_scale_of_the_row(values: list[float], factor: float) -> None:
     legacy = np.array(values, dtype=np.float64).astype(np.float32)

@@ -45,16 +45,12 @@ class PackableLinear(nn.Module):
             self.weight = self.weight.to_dense()
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.weight.is_mkldnn and x.shape[0]:
+        if self.weight.is_mkldnn:
             return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
-        return F.linear(x, self._plain(x), self.bias)
+        return F.linear(x, self.weight, self.bias)
 
     def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
         """``residual + self(x)``, in one kernel where the weight is packed."""
-        if self.weight.is_mkldnn and x.shape[0]:
+        if self.weight.is_mkldnn:
             return torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")
-        return residual + F.linear(x, self._plain(x), self.bias)
-
-    def _plain(self, x: Tensor) -> Tensor:
-        """The weight for ``F.linear``; with zero rows, which the blocked kernel refuses, any values do."""
-        return x.new_empty(self.out_features, self.in_features) if self.weight.is_mkldnn else self.weight
+        return residual + F.linear(x, self.weight, self.bias)

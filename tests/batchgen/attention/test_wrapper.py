@@ -149,7 +149,7 @@ def poison_dead_slots(runner: PagedRunner, pool: object) -> None:
 
 def test_freed_pages_may_hold_nan_without_reaching_any_later_step() -> None:
     model = load_model("tiny-dual").model
-    prompts = dict(enumerate(random_prompts(4, longest=20, seed=5)))
+    prompts = dict(enumerate(p * 5 for p in random_prompts(4, longest=8, seed=5)))
     clean, poisoned = PagedRunner(model, num_pages=40), PagedRunner(model, num_pages=40)
     clean.prefill(prompts)
     poisoned.prefill(prompts)
@@ -167,10 +167,11 @@ def test_freed_pages_may_hold_nan_without_reaching_any_later_step() -> None:
 def test_rows_may_name_table_slots_of_their_own_in_each_pool() -> None:
     model = load_model("tiny-dual").model
     plain, permuted = PagedRunner(model), PagedRunner(model)
-    for runner in (plain, permuted):
-        runner.prefill(dict(enumerate(random_prompts(3, longest=20, seed=6))), room=4)
-    expected = plain.decode([0, 1, 2])
     assert permuted.aux is not None
+    permuted.aux.allocate_pages_for_sequences([99], [12])  # so that the pools' pages differ as well
+    for runner in (plain, permuted):
+        runner.prefill(dict(enumerate([p * 20 for p in random_prompts(3, longest=3, seed=6)])), room=4)
+    expected = plain.decode([0, 1, 2])
     permuted.bind("decode")
     permuted.pool.rebuild_page_table([2, 0, 1])
     permuted.aux.rebuild_page_table([1, 2, 0])

@@ -13,7 +13,8 @@ import pytest
 
 pytestmark = pytest.mark.multirank
 
-ENGINE = ["--model", "tiny", "--device", "cpu", "--page-size", "4", "--row-exact", "--json"]
+# The model with an index pool: a migration must move the auxiliary pages, too.
+ENGINE = ["--model", "tiny-dual", "--device", "cpu", "--page-size", "4", "--row-exact", "--json"]
 
 
 def write_requests(path: Path, count: int) -> None:
@@ -21,7 +22,7 @@ def write_requests(path: Path, count: int) -> None:
     with path.open("w", encoding="utf-8") as stream:
         for i in range(count):
             body = {
-                "model": "tiny",
+                "model": "tiny-dual",
                 "prompt": f"request number {i}: " + "ab" * (i * 5 % 23),
                 "max_tokens": 4 + (i * 7) % 40,
                 "temperature": 0 if i % 3 else 0.8,

@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from batchgen.config import ModelConfig
 from batchgen.models import state_dict_for_reference
 from batchgen.requests.types import TokenizedRequest
 from batchgen.sampling import SamplingParams
 
+from ..models.reference import hf_model
 from .conftest import MakeWorker, assert_nothing_held, random_requests, token_ids
 
 PRESSURE = ("evictions", "holds", "reloads", "re_prefills", "async_loads", "host_growths", "graph_steps")
 
 
 def reference_model(config: ModelConfig, weights: dict[str, torch.Tensor]) -> LlamaForCausalLM:
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=config.vocab_size,
-            hidden_size=config.hidden_size,
-            intermediate_size=config.intermediate_size,
-            num_hidden_layers=config.num_hidden_layers,
-            num_attention_heads=config.num_attention_heads,
-            num_key_value_heads=config.num_key_value_heads,
-            head_dim=config.head_dim,
-            rms_norm_eps=config.rms_norm_eps,
-            rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
-            max_position_embeddings=config.max_position_embeddings,
-            tie_word_embeddings=config.tie_word_embeddings,
-            bos_token_id=config.bos_token_id,
-            eos_token_id=list(config.eos_token_ids),
-            pad_token_id=config.eos_token_ids[0],
-        )
-    )
-    missing, unexpected = model.load_state_dict(weights, strict=False)
-    assert not unexpected
-    assert set(missing) <= {"lm_head.weight"} and (not missing or config.tie_word_embeddings)
-    model.tie_weights()
-    return model.eval()
+    return hf_model(config, weights, eos_token_id=list(config.eos_token_ids))
 
 
 @torch.inference_mode()

@@ -68,6 +68,12 @@ def test_the_nucleus_is_the_shortest_prefix_that_reaches_top_p(top_p: float, exp
     assert drawn == expected
 
 
+def test_a_prefix_that_reaches_top_p_exactly_is_enough() -> None:
+    logits = torch.zeros(1, 4)
+    drawn = {int(select_tokens(logits, [SamplingParams(1.0, 0.5, seed=s)], [0])[0]) for s in range(100)}
+    assert drawn == {0, 1}
+
+
 def test_logprobs_are_those_of_the_unscaled_distribution() -> None:
     logits = rows(2, 20)
     asked = SamplingParams(temperature=3.0, logprobs=True, top_logprobs=4, seed=5)

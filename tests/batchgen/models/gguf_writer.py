@@ -84,16 +84,16 @@ def write_gguf(
 
 
 def _add_byte_tokenizer(writer: gguf.GGUFWriter) -> None:
-    """256 bytes, a few merges, then the special tokens up to 264."""
+    """256 bytes, special tokens, a few merges (one that splitting digits makes unreachable), up to 264."""
     tokens = [BYTE_TEXTS[b] for b in range(256)]
     special = ["<|bos|>", "<|eos|>", "<|user|>"]
-    merged = ["th", "the", "Ġthe"]
-    tokens += special + merged + ["<unused0>", "<unused1>"]
+    merged = ["th", "the", "Ġthe", "12"]
+    tokens += special + merged + ["<unused>"]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list(tokens)
-    writer.add_token_types([1] * 256 + [3] * 3 + [1] * 3 + [5] * 2)
-    writer.add_token_merges(["t h", "th e", "Ġ the"])
+    writer.add_token_types([1] * 256 + [3] * 3 + [1] * 4 + [5])
+    writer.add_token_merges(["t h", "th e", "Ġ the", "1 2"])
     writer.add_bos_token_id(256)
     writer.add_eos_token_id(257)
     writer.add_add_bos_token(True)

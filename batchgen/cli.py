@@ -23,6 +23,15 @@ batchgen run requests.jsonl -o results.jsonl --json --strict > summary.json
 
 torchrun --nproc-per-node 2 -m batchgen run requests.jsonl -o results.jsonl
 
+[bold]Lines[/bold]
+
+A request: custom_id, url (/v1/chat/completions or /v1/completions) and body, with model, messages (text only) or \
+prompt (text or token ids), max_tokens, max_completion_tokens, temperature (0 if absent), top_p, stop, seed, logprobs, \
+top_logprobs, ignore_eos. Fields that change no text (user, metadata, ...) are ignored; others are refused by name.
+
+A result: id, custom_id, response (status_code, request_id, body) and error, which is null or has code, message and \
+line. Lines come in order of completion, and hold neither a clock nor a random id.
+
 [bold]Exit codes[/bold]
 
 0 finished: every line of the requests has its line in the results

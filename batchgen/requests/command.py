@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import traceback
@@ -83,7 +84,12 @@ class _Run:
         try:
             stats = self._lead() if self.ranks.is_first else self._follow()
         except (KeyboardInterrupt, Exception) as error:
-            return self._ended(_origin(error))
+            code = self._ended(_origin(error))
+            if self.ranks.world_size > 1:
+                # The interpreter's own way out waits for collectives that the other ranks will never join.
+                sys.stdout.flush()
+                os._exit(code)
+            return code
         return self._finished(stats) if self.ranks.is_first else EXIT_OK
 
     def _lead(self) -> dict[str, int | float]:
@@ -129,7 +135,11 @@ class _Run:
         try:
             yield worker
         finally:
+            # torchrun sends each signal twice; the second must not leave shared memory behind.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
             worker.close()
+            signal.signal(signal.SIGINT, interrupt)
             signal.signal(signal.SIGTERM, previous)
 
     def _engine_options(self) -> EngineOptions:
@@ -230,6 +240,8 @@ def _engine_failure(error: BaseException) -> str:
 
     if isinstance(error, ModelLoadError):
         return str(error)
+    if "Connection closed by peer" in str(error) or "Connection reset by peer" in str(error):
+        return "the connection to another rank broke: that rank ended; the launcher's report says how"
     return f"the engine failed: {type(error).__name__}: {error}"
 
 

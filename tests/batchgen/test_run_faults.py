@@ -79,46 +79,39 @@ def check_complete(path: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "code", "words"),
-    [
-        (signal.SIGKILL, -signal.SIGKILL, None),
-        (signal.SIGINT, 130, "batchgen: interrupted ("),
-        (signal.SIGTERM, 143, "batchgen: terminated ("),
-    ],
+    ("sent", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )
-def test_a_stopped_run_is_finished_by_the_same_command(
-    tmp_path: Path, sent: signal.Signals, code: int, words: str | None
+def test_a_signal_stops_a_run_with_one_line_and_whole_results(
+    tmp_path: Path, sent: signal.Signals, code: int, word: str
 ) -> None:
     write_requests(tmp_path, 40)
     output = tmp_path / "out.jsonl"
-    process = start(tmp_path, environment={"FAKE_WORKER_DELAY": "0.02"})
+    process = start(tmp_path, environment={"FAKE_WORKER_DELAY": "0.1"})
     wait_for_lines(output, 5, process)
     process.send_signal(sent)
     returncode, err = finish(process)
     assert returncode == code
-    before = output.read_bytes()
-    assert 5 <= before.count(b"\n") < 41
-    if words is not None:
-        assert before.endswith(b"\n"), "a stopped run leaves whole lines"
-        assert err.count("\n") == 2 and words in err.splitlines()[1]
-        assert f"({len(before.splitlines())} of 41 lines are in {output}; the same command" in err
-    output.write_bytes(before + b'{"id":"batch_req_0123')  # as a kill in the middle of a write leaves it
-    assert finish(start(tmp_path))[0] == 0
-    assert output.read_bytes().startswith(before)
-    check_complete(output, 40)
+    lines = output.read_bytes().splitlines(keepends=True)
+    assert 5 <= len(lines) < 41 and lines[-1].endswith(b"\n")
+    count = f"{len(lines)} of 41 lines are in {output}; the same command again finishes the rest"
+    assert err.splitlines()[1:] == [f"batchgen: {word} ({count})"]
 
 
-def test_a_second_process_on_the_same_results_is_refused(tmp_path: Path) -> None:
+def test_a_killed_run_is_finished_by_the_same_command_which_is_refused_before(tmp_path: Path) -> None:
     write_requests(tmp_path, 40)
-    first = start(tmp_path, environment={"FAKE_WORKER_DELAY": "1"})
-    wait_for_lines(tmp_path / "out.jsonl", 2, first)
+    output = tmp_path / "out.jsonl"
+    first = start(tmp_path, environment={"FAKE_WORKER_DELAY": "3"})
+    wait_for_lines(output, 2, first)
     code, err = finish(start(tmp_path))
     assert code == 75
     assert err.count("\n") == 1 and "is being written by another batchgen run" in err
     first.kill()
     first.communicate()
+    before = output.read_bytes()
+    output.write_bytes(before + b'{"id":"batch_req_0123')  # as a kill in the middle of a write leaves it
     assert finish(start(tmp_path))[0] == 0
-    check_complete(tmp_path / "out.jsonl", 40)
+    assert output.read_bytes().startswith(before)
+    check_complete(output, 40)
 
 
 @pytest.fixture
@@ -263,6 +256,42 @@ def test_the_failure_of_any_rank_ends_all_of_them_with_one_line(tmp_path: Path, 
     assert opening.endswith("generating 4 with tiny")
     prefix = "" if broken == "0" else "rank 1: "
     assert failure.startswith(f"batchgen: {prefix}the engine failed: RuntimeError: this rank is broken")
+
+
+@pytest.mark.multirank
+def test_ctrl_c_stops_all_ranks_with_one_line(tmp_path: Path) -> None:
+    write_requests(tmp_path, 60)
+    output = tmp_path / "out.jsonl"
+    command = torchrun("batchgen")
+    process = start(tmp_path, command=command, options=ENGINE_OPTIONS, start_new_session=True)
+    wait_for_lines(output, 3, process)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the launcher and every rank
+    _, err = process.communicate(timeout=25)  # after 30 s the launcher would kill
+    assert [line.split(" (")[0] for line in own_lines(err)[1:]] == ["batchgen: interrupted"]
+    assert output.read_bytes().endswith(b"\n")
+    assert 3 <= output.read_bytes().count(b"\n") < 61
+
+
+@pytest.mark.multirank
+def test_a_rank_that_is_killed_ends_the_others_with_whole_lines(tmp_path: Path) -> None:
+    write_requests(tmp_path, 60)
+    output = tmp_path / "out.jsonl"
+    process = start(tmp_path, command=torchrun("batchgen"), options=ENGINE_OPTIONS)
+    wait_for_lines(output, 3, process)
+    os.kill(pid_of_rank(process.pid, 1), signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    (failure,) = own_lines(err)[1:]
+    # Either the broken connection or the launcher's signal is first to reach rank 0.
+    assert failure.startswith(("batchgen: the connection to another rank broke", "batchgen: terminated ("))
+    assert output.read_bytes().endswith(b"\n")
+
+
+def pid_of_rank(launcher: int, rank: int) -> int:
+    for children in Path(f"/proc/{launcher}/task").glob("*/children"):
+        for child in children.read_text().split():
+            if f"RANK={rank}".encode() in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
+                return int(child)
+    raise AssertionError(f"the launcher {launcher} has no rank {rank}")
 
 
 @pytest.mark.multirank

@@ -156,7 +156,10 @@ def _resolve_device(name: str, local_rank: int) -> torch.device:
 
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(name)
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise EngineOptionError(f"device {name!r} is not known; use auto, cpu or cuda") from error
     if device.type == "cuda":
         if not torch.cuda.is_available():
             raise EngineOptionError(

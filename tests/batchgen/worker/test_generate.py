@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from batchgen import batchgen_worker
+from batchgen.engine import EngineOptionError
 from batchgen.requests.types import TokenizedRequest
 from batchgen.sampling import SamplingParams
 
@@ -269,3 +270,20 @@ def test_static_buffers_and_eager_decode_give_the_same(make_worker: MakeWorker, 
 def test_bfloat16_runs(make_worker: MakeWorker) -> None:
     results = make_worker(dtype="bfloat16").generate(random_requests(5, seed=14))
     assert all(r.token_ids for r in results)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"device": "foo"}, "device 'foo' is not known"),
+        ({"dtype": "int4"}, "dtype 'int4' is not one of"),
+        ({"page_size": 0}, "page_size must be at least 1"),
+        ({"host_kv_watermark": 101}, "host_kv_watermark is a percentage"),
+        ({"extension_gpu_page_buffer": 9}, "page buffers must satisfy"),
+    ],
+)
+def test_an_option_that_cannot_work_is_named(
+    make_worker: MakeWorker, option: dict[str, object], message: str
+) -> None:
+    with pytest.raises(EngineOptionError, match=message):
+        make_worker(**option)

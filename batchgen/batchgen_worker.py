@@ -110,7 +110,9 @@ class QueryBookBufferPool:
 		have_slots, have_width = self.buffer.shape
 		if slots <= have_slots and width <= have_width:
 			return False
-		grown = torch.full((max(slots, have_slots), max(width, have_width)), -1, dtype=torch.int64)
+		# Twice as many slots at a time: one by one, ten thousand requests would copy the buffer ten thousand times.
+		rows = have_slots if slots <= have_slots else max(slots, 2 * have_slots)
+		grown = torch.full((rows, max(width, have_width)), -1, dtype=torch.int64)
 		grown[:have_slots, :have_width] = self.buffer
 		self._free = list(range(grown.shape[0] - 1, have_slots - 1, -1)) + self._free
 		self.buffer = grown

@@ -116,7 +116,8 @@ def run_bench(
 def _requests(
     worker: BatchGenWorker, batch: int, prompt_tokens: int, new_tokens: int
 ) -> list[TokenizedRequest]:
-    """Prompts of equal length, so that every step of both sides has the full batch."""
+    """Prompts of ``prompt_tokens`` / 2 to ``prompt_tokens`` tokens; all rows generate equally many, so that every
+    step of both sides has the full batch."""
     import torch
 
     from batchgen.requests.types import TokenizedRequest
@@ -129,7 +130,11 @@ def _requests(
         generator=torch.Generator().manual_seed(0),
     )
     sampling = SamplingParams(max_tokens=new_tokens, ignore_eos=True)
-    return [TokenizedRequest(f"bench-{i}", tuple(row), sampling) for i, row in enumerate(ids.tolist())]
+    lengths = [prompt_tokens - (prompt_tokens // 2) * i // max(batch - 1, 1) for i in range(batch)]
+    return [
+        TokenizedRequest(f"bench-{i}", tuple(row[:length]), sampling)
+        for i, (row, length) in enumerate(zip(ids.tolist(), lengths, strict=True))
+    ]
 
 
 class _Enough(Exception):
@@ -155,7 +160,7 @@ def _engine_steps(
 
 
 class _HuggingFace:
-    """`generate` of transformers on the same weights and the same batch."""
+    """`generate` of transformers on the same weights and the same batch, left-padded."""
 
     def __init__(self, model: str, worker: BatchGenWorker, requests: Sequence[TokenizedRequest]) -> None:
         import torch
@@ -187,7 +192,10 @@ class _HuggingFace:
         self._model.load_state_dict(weights, strict=False)
         self._model.tie_weights()
         self._model.eval()
-        self._ids = torch.tensor([request.prompt_token_ids for request in requests])
+        prompts = [request.prompt_token_ids for request in requests]
+        width = max(map(len, prompts))
+        self._ids = torch.tensor([(0,) * (width - len(prompt)) + prompt for prompt in prompts])
+        self._mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts])
 
     def step_seconds(self, new_tokens: int) -> float:
         """Seconds per decode step: the run less a run that stops after the first token."""
@@ -200,7 +208,7 @@ class _HuggingFace:
         with torch.inference_mode():
             out = self._model.generate(
                 input_ids=self._ids,
-                attention_mask=torch.ones_like(self._ids),
+                attention_mask=self._mask,
                 max_new_tokens=new_tokens,
                 min_new_tokens=new_tokens,
                 do_sample=False,

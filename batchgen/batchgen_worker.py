@@ -144,7 +144,6 @@ class _DecodeLoopState:
 	page_table_verified: bool = False
 	pending_async_task: Optional[Any] = None
 	pending_load_uuids: List[str] = field(default_factory=list)
-	pending_load_local: List[int] = field(default_factory=list)
 	pending_load_global: List[int] = field(default_factory=list)
 
 
@@ -1679,7 +1678,8 @@ class BatchGenWorker:
 				[(seq.global_idx, seq.get_host_pages_for_initial_chunk(chunk) * self.PAGE_SIZE) for seq in mine]
 			)
 		except KVExhausted as error:
-			logger.warning("host KV reservation of %d sequences failed: %s", len(mine), error)
+			free = self._get_host_kv_free_pages()
+			logger.warning("host KV reservation of %d sequences failed, %d pages are free: %s", len(mine), free, error)
 			allocated = False
 		verdict = torch.tensor([int(allocated)], dtype=torch.int64)
 		dist.all_reduce(verdict, op=dist.ReduceOp.MIN)
@@ -1825,6 +1825,8 @@ class BatchGenWorker:
 		"""Counters since the worker was built, and why decode steps could not use the static buffers."""
 		report: Dict[str, Any] = {name: int(count) for name, count in sorted(self.counters.items())}
 		report["watchdog_fired"] = self._watchdog.fired
+		report["decode_seconds"] = getattr(self, "_cumulative_decode_seconds", 0.0)
+		report["boundary_seconds"] = getattr(self, "_cumulative_boundary_seconds", 0.0)
 		for reason, count in sorted(self.graph_reasons.items()):
 			report[f"graph_{reason}"] = count
 		return report
@@ -2534,7 +2536,6 @@ class BatchGenWorker:
 		counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]
 		dist.all_gather(counts, torch.tensor([len(batch)], dtype=torch.int64))
 		rank_counts = [int(count.item()) for count in counts]
-		self._current_decode_local_batch_size = len(batch)
 		self._current_decode_max_rank_batch_size = max(rank_counts)
 		self._current_decode_rank_token_counts = rank_counts
 		self.parallel_manager.set_num_tokens_per_rank(max(rank_counts))
@@ -2643,7 +2644,7 @@ class BatchGenWorker:
 			batch,
 			state.pending_async_task,
 			state.pending_load_uuids,
-			state.pending_load_local,
+			_,
 			state.pending_load_global,
 			timing,
 			watermark_triggered,
@@ -2689,7 +2690,7 @@ class BatchGenWorker:
 			decode_uuids, state.pending_load_uuids, state.pending_load_global
 		)
 		state.pending_async_task = None
-		state.pending_load_uuids, state.pending_load_local, state.pending_load_global = [], [], []
+		state.pending_load_uuids, state.pending_load_global = [], []
 		batch = self._local_indices_for(decode_uuids)
 		self._rebuild_page_table_for_batch(batch)
 		self._decode_metadata_key = None

@@ -287,3 +287,16 @@ def test_an_option_that_cannot_work_is_named(
 ) -> None:
     with pytest.raises(EngineOptionError, match=message):
         make_worker(**option)
+
+
+@pytest.mark.slow
+def test_ten_thousand_requests_are_answered_once_each(
+    make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATCHGEN_DECODE_ASSERT", "0")
+    worker = make_worker(page_size=16, gpu_kv_pages=512, host_kv_pages=4096, max_batch_size=64)
+    requests = random_requests(10_000, seed=50, prompt=(2, 8), new=(1, 3))
+    found = token_ids(worker.generate(requests))
+    assert found.keys() == {r.custom_id for r in requests}
+    assert all(1 <= len(found[r.custom_id]) <= r.sampling.max_tokens for r in requests)
+    assert_nothing_held(worker)

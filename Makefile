@@ -28,7 +28,7 @@ demo: setup
 test: setup
 	@echo "==> tests (the slow ones have their own targets: test-slow, wild, gpu)"
 	@rm -rf out/coverage && mkdir -p out/coverage
-	@$(BIN)/coverage run -m pytest -m "not slow and not wild and not gpu" $(ARGS)
+	@$(BIN)/coverage run -m pytest -n 2 --dist loadfile -m "not slow and not wild and not gpu" $(ARGS)
 	@$(BIN)/coverage combine -q && $(BIN)/python scripts/section_coverage.py
 
 test-slow: setup

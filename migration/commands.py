@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from migration.cli import DONE, REFUSED, WOULD_CHANGE
-from migration.cut import CutClean, CutOutcome, CutPlan, plan_cut
+from migration.move.cut import CutClean, CutOutcome, CutPlan, plan_cut
 from migration.errors import MigrationError
-from migration.git import uncommitted
-from migration.inventory import take_inventory
-from migration.journal import pending, recover, write_all
-from migration.patch import patch
+from migration.ledger.git import uncommitted
+from migration.survey.inventory import take_inventory
+from migration.ledger.journal import pending, recover, write_all
+from migration.ledger.patch import patch
 from migration.recipe import Recipe, parse_recipe
-from migration.tree import DiskTree
+from migration.code.tree import DiskTree
 
 _SLICES = Path(__file__).with_name("slices")
 

@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from migration.cut import CutClean, CutOutcome, CutPlan
+from migration.move.cut import CutClean, CutOutcome, CutPlan
 from migration.errors import CATALOGUE
-from migration.inventory import Inventory, MethodReport
+from migration.survey.inventory import Inventory, MethodReport
 
 
 def inventory(found: Inventory) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from migration.cut import CutOutcome, CutPlan, CutRefused, plan_cut
+from migration.move.cut import CutOutcome, CutPlan, CutRefused, plan_cut
 from migration.recipe import HandleSpec, Recipe
 
 RECIPE = Recipe(

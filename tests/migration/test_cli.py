@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from migration.journal import JOURNAL
+from migration.ledger.journal import JOURNAL
 
 from .golden_cases import GOLDEN, files
 
@@ -146,10 +146,10 @@ def test_an_interrupted_write_is_finished_by_the_next_run(tree: Path):
     script = f"""
 import os
 from pathlib import Path
-from migration import journal
+from migration.ledger import journal
 from migration.commands import load_recipe
-from migration.cut import plan_cut
-from migration.tree import DiskTree
+from migration.move.cut import plan_cut
+from migration.code.tree import DiskTree
 root = Path({str(tree)!r})
 replace, left = os.replace, [2]
 def dying(*args):

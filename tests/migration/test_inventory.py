@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from migration.inventory import Inventory, MethodReport, take_inventory
+from migration.survey.inventory import Inventory, MethodReport, take_inventory
 
 WORKER = '''
 import os

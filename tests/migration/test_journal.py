@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from migration import journal
-from migration.cut import FileChange
+from migration.ledger import journal
+from migration.move.cut import FileChange
 from migration.errors import MigrationError
 
 OLD = {"a.py": b"old a\n", "pkg/b.py": b"old b\n"}
@@ -104,7 +104,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from tests.migration.test_journal import make_tree
-from migration import journal
+from migration.ledger import journal
 changes = make_tree(Path(sys.argv[1]))
 print("ready", flush=True)
 journal.write_all(Path(sys.argv[1]), changes)

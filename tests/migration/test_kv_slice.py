@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from migration.commands import load_recipe
-from migration.cut import CutClean, CutPlan, plan_cut
-from migration.inventory import take_inventory
-from migration.tree import DiskTree
+from migration.move.cut import CutClean, CutPlan, plan_cut
+from migration.survey.inventory import take_inventory
+from migration.code.tree import DiskTree
 
 ROOT = Path(__file__).parents[2]
 RECIPE = load_recipe("kv")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from migration.errors import Refusal
-from migration.proof import Proof, prove
-from migration.source import Source
-from migration.structure import outline
+from migration.move.proof import Proof, prove
+from migration.code.source import Source
+from migration.code.structure import outline
 
 from .support import RECIPE, planned, result, worker_source
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from migration.cut import CutPlan, CutRefused, plan_cut
+from migration.move.cut import CutPlan, CutRefused, plan_cut
 
 from .support import RECIPE, tree_of
 

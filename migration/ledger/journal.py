@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from migration.cut import FileChange
+from migration.move.cut import FileChange
 from migration.errors import MigrationError
 
 JOURNAL = ".migrate-journal"

@@ -7,9 +7,9 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from migration.facts import dotted
+from migration.code.facts import dotted
 from migration.recipe import Recipe, module_name
-from migration.tree import Tree
+from migration.code.tree import Tree
 
 
 @dataclass(frozen=True)

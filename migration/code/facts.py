@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from migration.structure import FunctionNode
+from migration.code.structure import FunctionNode
 
 UseKind = Literal[
     "read",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from migration.facts import dotted
-from migration.tree import Tree
+from migration.code.facts import dotted
+from migration.code.tree import Tree
 
 
 def chain_to(tree: Tree, start: str, goal: str) -> tuple[str, ...] | None:

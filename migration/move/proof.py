@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from migration.errors import MigrationError, Refusal
-from migration.facts import is_static, own_scope, self_name
-from migration.flakes import flakes
+from migration.code.facts import is_static, own_scope, self_name
+from migration.code.flakes import flakes
 from migration.recipe import Recipe
-from migration.source import Source
-from migration.structure import FunctionNode, Method, outline
+from migration.code.source import Source
+from migration.code.structure import FunctionNode, Method, outline
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from migration.errors import Refusal
-from migration.facts import MethodFacts, dotted, is_static, own_scope, parameters
+from migration.code.facts import MethodFacts, dotted, is_static, own_scope, parameters
 from migration.recipe import Recipe
-from migration.source import Source
-from migration.structure import ClassOutline, Method
+from migration.code.source import Source
+from migration.code.structure import ClassOutline, Method
 
 CONTEXT_MANAGERS = frozenset(("contextmanager", "contextlib.contextmanager"))
 ASYNC_CONTEXT_MANAGERS = frozenset(("asynccontextmanager", "contextlib.asynccontextmanager"))

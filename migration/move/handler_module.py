@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 
-from migration.names import ImportName, ImportPlan
-from migration.protocols import Handle, protocol_text
+from migration.move.names import ImportName, ImportPlan
+from migration.move.protocols import Handle, protocol_text
 from migration.recipe import Recipe
 
 _WIDTH = 110

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from migration.errors import MigrationError
-from migration.source import Source
+from migration.code.source import Source
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from migration.flakes import flakes
-from migration.names import ImportName
+from migration.code.flakes import flakes
+from migration.move.names import ImportName
 from migration.recipe import Recipe
-from migration.source import Edit, Source, apply_edits
-from migration.tree import Tree
-from migration.usage import borrowed
+from migration.code.source import Edit, Source, apply_edits
+from migration.code.tree import Tree
+from migration.move.usage import borrowed
 
 
 def remove_orphans(

@@ -8,10 +8,10 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from migration.facts import READING, WRITING, MethodFacts, SelfUse, dotted, is_static
-from migration.names import ImportName, ModuleNames, type_names
+from migration.code.facts import READING, WRITING, MethodFacts, SelfUse, dotted, is_static
+from migration.move.names import ImportName, ModuleNames, type_names
 from migration.recipe import HandleSpec, Recipe
-from migration.structure import ClassOutline, FunctionNode
+from migration.code.structure import ClassOutline, FunctionNode
 
 _LITERALS = {int: "int", str: "str", float: "float", bool: "bool", bytes: "bytes", type(None): "None"}
 _DISPLAYS: dict[type[ast.expr], str] = {

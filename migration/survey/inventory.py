@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from migration.facts import READING, WRITING, MethodFacts, SelfUse, UseKind, method_facts
-from migration.source import Source
-from migration.structure import ClassOutline, Method, classes, outline
+from migration.code.facts import READING, WRITING, MethodFacts, SelfUse, UseKind, method_facts
+from migration.code.source import Source
+from migration.code.structure import ClassOutline, Method, classes, outline
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from migration.cut import FileChange
+from migration.move.cut import FileChange
 
 
 def patch(changes: Iterable[FileChange]) -> bytes:

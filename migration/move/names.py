@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from migration.errors import Refusal
-from migration.facts import dotted
+from migration.code.facts import dotted
 from migration.recipe import Recipe
-from migration.source import Source
-from migration.structure import FunctionNode
-from migration.tree import Tree
+from migration.code.source import Source
+from migration.code.structure import FunctionNode
+from migration.code.tree import Tree
 
 _FUTURE = "from __future__ import annotations\n"
 

@@ -1,0 +1,1 @@
+"""Writing several files as one, and what there was before."""

@@ -1,0 +1,1 @@
+"""Moving a section into its handler module: refusals, text, imports, Protocols, proof."""

@@ -1,0 +1,1 @@
+"""Looking at a class before anything moves."""

@@ -1,14 +1,24 @@
-"""Terminal tables."""
+"""Terminal tables, or JSON."""
 
 from __future__ import annotations
+
+import json
+import sys
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from migration.move.cut import CutClean, CutOutcome, CutPlan
 from migration.errors import CATALOGUE
+from migration.move.cut import CutClean, CutOutcome, CutPlan
 from migration.survey.inventory import Inventory, MethodReport
+
+
+def as_json(value: Any) -> None:
+    """`value` on stdout, indented, with a final newline."""
+    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
 
 
 def inventory(found: Inventory) -> None:

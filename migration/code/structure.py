@@ -6,8 +6,8 @@ import ast
 import re
 from dataclasses import dataclass
 
-from migration.errors import MigrationError
 from migration.code.source import Source
+from migration.errors import MigrationError
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -15,8 +15,8 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from migration.move.cut import FileChange
 from migration.errors import MigrationError
+from migration.ledger.change import FileChange
 
 JOURNAL = ".migrate-journal"
 _MANIFEST = "manifest.json"

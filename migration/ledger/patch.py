@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from migration.move.cut import FileChange
+from migration.ledger.change import FileChange
 
 
 def patch(changes: Iterable[FileChange]) -> bytes:

@@ -8,30 +8,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from migration.errors import MigrationError, Refusal
 from migration.code.facts import MethodFacts, SelfUse, method_facts
-from migration.move.handler_module import handler_text, import_lines
 from migration.code.import_graph import chain_to
+from migration.code.source import Edit, Source, apply_edits
+from migration.code.structure import ClassOutline, Method, Section, outline
+from migration.code.tree import OverlayTree, Tree
+from migration.errors import MigrationError, Refusal
+from migration.ledger.change import FileChange
+from migration.move.handler_module import handler_text, import_lines
 from migration.move.names import ImportName, ImportPlan, ModuleNames, needed_names, plan_imports
 from migration.move.orphans import remove_orphans
 from migration.move.proof import Proof, prove
 from migration.move.protocols import Handle, MemberTypes, handles
-from migration.recipe import Recipe
 from migration.move.rewrite import moved_text, stub_text
 from migration.move.rules import method_refusals
-from migration.code.source import Edit, Source, apply_edits
-from migration.code.structure import ClassOutline, Method, Section, outline
-from migration.code.tree import OverlayTree, Tree
 from migration.move.usage import overrides
-
-
-@dataclass(frozen=True)
-class FileChange:
-    """New content of one file; `before` is None for a file that is created."""
-
-    path: str
-    before: bytes | None
-    after: bytes
+from migration.recipe import Recipe
 
 
 @dataclass(frozen=True)

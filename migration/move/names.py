@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from migration.errors import Refusal
 from migration.code.facts import dotted
-from migration.recipe import Recipe
 from migration.code.source import Source
 from migration.code.structure import FunctionNode
 from migration.code.tree import Tree
+from migration.errors import Refusal
+from migration.recipe import Recipe
 
 _FUTURE = "from __future__ import annotations\n"
 

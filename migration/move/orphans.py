@@ -6,11 +6,11 @@ import ast
 from collections.abc import Collection
 
 from migration.code.flakes import flakes
-from migration.move.names import ImportName
-from migration.recipe import Recipe
 from migration.code.source import Edit, Source, apply_edits
 from migration.code.tree import Tree
+from migration.move.names import ImportName
 from migration.move.usage import borrowed
+from migration.recipe import Recipe
 
 
 def remove_orphans(

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from migration.errors import MigrationError, Refusal
 from migration.code.facts import is_static, own_scope, self_name
 from migration.code.flakes import flakes
-from migration.recipe import Recipe
 from migration.code.source import Source
 from migration.code.structure import FunctionNode, Method, outline
+from migration.errors import MigrationError, Refusal
+from migration.recipe import Recipe
 
 
 @dataclass(frozen=True)

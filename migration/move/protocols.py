@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from migration.code.facts import READING, WRITING, MethodFacts, SelfUse, dotted, is_static
+from migration.code.structure import ClassOutline, FunctionNode
 from migration.move.names import ImportName, ModuleNames, type_names
 from migration.recipe import HandleSpec, Recipe
-from migration.code.structure import ClassOutline, FunctionNode
 
 _LITERALS = {int: "int", str: "str", float: "float", bool: "bool", bytes: "bytes", type(None): "None"}
 _DISPLAYS: dict[type[ast.expr], str] = {

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from migration.code.facts import MethodFacts, is_static
-from migration.recipe import Recipe
-from migration.move.rules import ASYNC_CONTEXT_MANAGERS, CONTEXT_MANAGERS, decorator_names, yields
 from migration.code.source import Source
 from migration.code.structure import FunctionNode, Method
+from migration.move.rules import ASYNC_CONTEXT_MANAGERS, CONTEXT_MANAGERS, decorator_names, yields
+from migration.recipe import Recipe
 
 WIDTH = 110
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from migration.errors import Refusal
 from migration.code.facts import MethodFacts, dotted, is_static, own_scope, parameters
-from migration.recipe import Recipe
 from migration.code.source import Source
 from migration.code.structure import ClassOutline, Method
+from migration.errors import Refusal
+from migration.recipe import Recipe
 
 CONTEXT_MANAGERS = frozenset(("contextmanager", "contextlib.contextmanager"))
 ASYNC_CONTEXT_MANAGERS = frozenset(("asynccontextmanager", "contextlib.asynccontextmanager"))

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from migration.code.facts import dotted
-from migration.recipe import Recipe, module_name
 from migration.code.tree import Tree
+from migration.recipe import Recipe, module_name
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import shutil
 import sys
 from pathlib import Path
 
+from migration.code.tree import DiskTree
 from migration.move.cut import CutOutcome, CutPlan, plan_cut
 from migration.recipe import Recipe, parse_recipe
-from migration.code.tree import DiskTree
 
 GOLDEN = Path(__file__).with_name("golden")
 

@@ -147,7 +147,7 @@ def test_an_interrupted_write_is_finished_by_the_next_run(tree: Path):
 import os
 from pathlib import Path
 from migration.ledger import journal
-from migration.commands import load_recipe
+from migration.slices import load_recipe
 from migration.move.cut import plan_cut
 from migration.code.tree import DiskTree
 root = Path({str(tree)!r})
@@ -202,12 +202,13 @@ def test_errors_exit_3_with_a_code_and_a_way_out(arguments: tuple[str, ...], cod
 
 
 def test_a_tree_that_cannot_be_written_is_one_line(tree: Path, monkeypatch: pytest.MonkeyPatch, capsys):
-    from migration import cli, commands
+    from migration import cli
+    from migration.commands import writing
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "app/worker.py")
 
-    monkeypatch.setattr(commands, "write_all", full)
+    monkeypatch.setattr(writing, "write_all", full)
     with pytest.raises(SystemExit) as exit_:
         cli.main(["port", str(RECIPE), "--cut", "--root", str(tree)])
     assert exit_.value.code == 3

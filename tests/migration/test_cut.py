@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from migration.move.cut import CutClean, CutPlan, plan_cut
-from migration.errors import MigrationError
 from migration.code.tree import OverlayTree
+from migration.errors import MigrationError
+from migration.move.cut import CutClean, CutPlan, plan_cut
 
 from .golden_cases import GOLDEN, files, recipe_of
 from .support import RECIPE, DictTree, codes, planned, result, tree_of, worker_source

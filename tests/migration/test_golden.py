@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from migration.move.cut import CutClean, CutPlan, CutRefused, plan_cut
 from migration.code.tree import DiskTree
+from migration.move.cut import CutClean, CutPlan, CutRefused, plan_cut
 
 from .golden_cases import GOLDEN, apply, cut, files, recipe_of
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from migration.ledger import journal
-from migration.move.cut import FileChange
 from migration.errors import MigrationError
+from migration.ledger import journal
+from migration.ledger.change import FileChange
 
 OLD = {"a.py": b"old a\n", "pkg/b.py": b"old b\n"}
 NEW = {"a.py": b"new a\n" * 1000, "pkg/b.py": b"new b\n" * 1000, "pkg/deep/c.py": b"new c\n"}

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from migration.commands import load_recipe
-from migration.move.cut import CutClean, CutPlan, plan_cut
-from migration.survey.inventory import take_inventory
 from migration.code.tree import DiskTree
+from migration.move.cut import CutClean, CutPlan, plan_cut
+from migration.slices import load_recipe
+from migration.survey.inventory import take_inventory
 
 ROOT = Path(__file__).parents[2]
 RECIPE = load_recipe("kv")

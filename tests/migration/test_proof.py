@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from migration.errors import Refusal
-from migration.move.proof import Proof, prove
 from migration.code.source import Source
 from migration.code.structure import outline
+from migration.errors import Refusal
+from migration.move.proof import Proof, prove
 
 from .support import RECIPE, planned, result, worker_source
 

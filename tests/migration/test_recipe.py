@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from migration.commands import load_recipe
 from migration.errors import MigrationError
 from migration.recipe import module_name, parse_recipe
+from migration.slices import load_recipe
 
 GOOD = """
 schema = 1

@@ -1,0 +1,44 @@
+"""The edge of every command that writes: recovery first, then the patch, the check or the guarded write."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from migration.errors import MigrationError
+from migration.ledger.change import FileChange
+from migration.ledger.git import uncommitted
+from migration.ledger.journal import pending, recover, write_all
+from migration.ledger.patch import patch
+
+
+def open_repository(arguments: argparse.Namespace) -> Path:
+    """The root that the command works on; an interrupted write is finished first (MG305 on a dry run)."""
+    root: Path = arguments.root.resolve()
+    if not root.is_dir():
+        raise MigrationError("MG303", f"{root} is not a directory")
+    if pending(root):
+        if is_dry(arguments):
+            message = f"{root} holds an unfinished write; run once without --diff or --check"
+            raise MigrationError("MG305", message)
+        recover(root)
+    return root
+
+
+def is_dry(arguments: argparse.Namespace) -> bool:
+    return bool(getattr(arguments, "diff", False) or getattr(arguments, "check", False))
+
+
+def write(root: Path, changes: Sequence[FileChange], arguments: argparse.Namespace) -> None:
+    """Print the patch (--diff), do nothing (--check), or write all files unless the tree is dirty (MG304)."""
+    if is_dry(arguments):
+        if arguments.diff and not arguments.json:
+            sys.stdout.buffer.write(patch(changes))
+        return
+    dirty = uncommitted(root, [change.path for change in changes])
+    if dirty and not arguments.allow_dirty:
+        shown = ", ".join(dirty[:5]) + (f" and {len(dirty) - 5} more" if len(dirty) > 5 else "")
+        raise MigrationError("MG304", f"not committed: {shown}")
+    write_all(root, changes)

@@ -1,0 +1,57 @@
+"""A traced type as the worker's module would write it: its own names where it has some, imports for the rest."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+
+from migration.move.names import ImportName, ModuleNames
+from migration.trace.types import Traced
+
+#: Every handler module binds these itself.
+_TAKEN = frozenset({"Any", "Protocol", "TYPE_CHECKING"})
+
+
+def spelled(traced: Traced, names: ModuleNames) -> tuple[str, frozenset[ImportName]] | None:
+    """(annotation, imports that it needs) for a traced type; None for "Any".
+
+    `torch.Tensor` stays so where the worker has `import torch`, and becomes `Tensor` where it has
+    `from torch import Tensor` or nothing; a name that means something else there is not shadowed.
+    """
+    if traced.text == "Any":
+        return None
+    short: dict[str, str] = {}
+    imports: set[ImportName] = set()
+    for module, name in traced.classes:
+        text, needed = _one(module, name, names, frozenset(short.values()))
+        short[f"{module}.{name}"] = text
+        imports.add(needed)
+    return ast.unparse(_Renamed(short).visit(ast.parse(traced.text, mode="eval")).body), frozenset(imports)
+
+
+def _one(module: str, name: str, names: ModuleNames, taken: frozenset[str]) -> tuple[str, ImportName]:
+    outer, dot, inner = name.partition(".")
+    bound = [binding for found in names.bindings.values() for binding in found if binding.imported]
+    for binding in bound:
+        imported = binding.imported
+        assert imported is not None
+        if (imported.module, imported.name) == (module, outer):
+            return f"{imported.bound}{dot}{inner}", imported
+    for binding in bound:
+        imported = binding.imported
+        assert imported is not None
+        if imported.module == module and imported.name is None:
+            return f"{imported.alias or module}.{name}", imported
+    free = outer not in names.bindings and outer not in taken | _TAKEN and not hasattr(builtins, outer)
+    if free or module == names.module:
+        return name, ImportName(module, outer)
+    return f"{module}.{name}", ImportName(module)
+
+
+class _Renamed(ast.NodeTransformer):
+    def __init__(self, short: dict[str, str]) -> None:
+        self._short = short
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        text = self._short.get(ast.unparse(node))
+        return node if text is None else ast.parse(text, mode="eval").body

@@ -86,6 +86,10 @@ CATALOGUE: Final[dict[str, Code]] = {
     "MG307": Code("another migrate is writing here", "wait for it to finish"),
     "MG401": Code("recipe is wrong", "correct the named entry"),
     "MG402": Code("no such slice", "name one of migration/slices, or give the path of a .toml file"),
+    "MG521": Code("types file is wrong", "write it anew with `migrate trace`"),
+    "MG522": Code("command cannot be run", "check its name, or give its path"),
+    "MG523": Code("no instance was seen", "run something that uses the class, and name it as it is imported"),
+    "MG524": Code("class is not in the types file", "name it with --class when tracing"),
 }
 
 

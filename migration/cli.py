@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -47,5 +48,6 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except OSError as error:
         print(f"migrate: {error.strerror}: {error.filename}", file=sys.stderr)
         sys.exit(ERROR)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except KeyboardInterrupt as interrupt:
+        print(f"migrate: {interrupt}" if interrupt.args else "migrate: interrupted", file=sys.stderr)
+        sys.exit(128 + getattr(interrupt, "number", signal.SIGINT))

@@ -84,6 +84,20 @@ CATALOGUE: Final[dict[str, Code]] = {
     "MG305": Code("an interrupted write cannot be finished", "restore the named file, then run again"),
     "MG306": Code("file changed while the cut was planned", "run again"),
     "MG307": Code("another migrate is writing here", "wait for it to finish"),
+    "MG308": Code(
+        "file changed since the write that is to be undone",
+        "put those edits aside and run again, or delete the undo record to keep them",
+    ),
+    "MG309": Code(
+        "a write is neither done nor undone",
+        "free the named file or disk, then run `migrate undo --list`: it finishes the write",
+    ),
+    "MG310": Code(
+        "undo record is damaged", "take the older files from git, and delete the record's folder"
+    ),
+    "MG311": Code("git cannot say what is committed", "repair what git reports, or pass --allow-dirty"),
+    "MG312": Code("two of the files are one file", "replace the link by a file, or use one of the two names"),
+    "MG313": Code("file is not in the repository", "give --repo the folder that holds it"),
     "MG401": Code("recipe is wrong", "correct the named entry"),
     "MG402": Code("no such slice", "name one of migration/slices, or give the path of a .toml file"),
     "MG521": Code("types file is wrong", "write it anew with `migrate trace`"),

@@ -157,9 +157,10 @@ def _plan(console: Console, found: CutPlan, *, written: bool) -> None:
     for note in found.notes:
         console.print(f"  note: {escape(note)}", soft_wrap=True, highlight=False)
     for change in found.changes:
-        size = change.after.count(b"\n") - (change.before or b"").count(b"\n")
+        size = (change.after or b"").count(b"\n") - (change.before or b"").count(b"\n")
+        verb = "new" if change.before is None else "deleted" if change.after is None else "changed"
         console.print(
-            f"  {'new' if change.before is None else 'changed'} {change.path} ({size:+} lines)",
+            f"  {verb} {change.path} ({size:+} lines)",
             soft_wrap=True,
             highlight=False,
         )

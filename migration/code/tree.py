@@ -47,18 +47,18 @@ class DiskTree:
 
 @dataclass(frozen=True)
 class OverlayTree:
-    """A tree with some files replaced: how a result is looked at before it is written."""
+    """A tree with some files replaced, or deleted (None): how a result is looked at before it is written."""
 
     base: Tree
-    files: Mapping[str, bytes]
+    files: Mapping[str, bytes | None]
 
     def read(self, path: str) -> bytes | None:
         return self.files[path] if path in self.files else self.base.read(path)
 
     def is_dir(self, path: str) -> bool:
-        return self.base.is_dir(path) or any(name.startswith(f"{path}/") for name in self.files)
+        there = (name for name, data in self.files.items() if data is not None)
+        return self.base.is_dir(path) or any(name.startswith(f"{path}/") for name in there)
 
     def python_files(self) -> Iterator[str]:
-        seen = set(self.files)
-        yield from sorted(seen)
-        yield from (path for path in self.base.python_files() if path not in seen)
+        yield from sorted(name for name, data in self.files.items() if data is not None)
+        yield from (path for path in self.base.python_files() if path not in self.files)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,9 +22,11 @@ def open_repository(arguments: argparse.Namespace) -> Path:
         raise MigrationError("MG303", f"{root} is not a directory")
     if pending(root):
         if is_dry(arguments):
-            message = f"{root} holds an unfinished write; run once without --diff or --check"
-            raise MigrationError("MG305", message)
-        recover(root)
+            raise MigrationError("MG305", f"{root} holds one; `migrate undo --list` there finishes it")
+        if finished := recover(root):
+            print(
+                f"migrate: an earlier write was interrupted and is now finished: {finished}", file=sys.stderr
+            )
     return root
 
 
@@ -31,14 +34,28 @@ def is_dry(arguments: argparse.Namespace) -> bool:
     return bool(getattr(arguments, "diff", False) or getattr(arguments, "check", False))
 
 
-def write(root: Path, changes: Sequence[FileChange], arguments: argparse.Namespace) -> None:
-    """Print the patch (--diff), do nothing (--check), or write all files unless the tree is dirty (MG304)."""
+def write(
+    root: Path, changes: Sequence[FileChange], arguments: argparse.Namespace, label: str | None = None
+) -> None:
+    """Print the patch (--diff), do nothing (--check), or write all files unless the tree is dirty (MG304).
+
+    `label` is what `migrate undo` calls this write; default: the command and its slice.
+    """
     if is_dry(arguments):
         if arguments.diff and not arguments.json:
-            sys.stdout.buffer.write(patch(changes))
+            executable = {change.path for change in changes if os.access(root / change.path, os.X_OK)}
+            sys.stdout.buffer.write(patch(changes, executable))
         return
-    dirty = uncommitted(root, [change.path for change in changes])
-    if dirty and not arguments.allow_dirty:
+    if not arguments.allow_dirty and (dirty := uncommitted(root, [change.path for change in changes])):
         shown = ", ".join(dirty[:5]) + (f" and {len(dirty) - 5} more" if len(dirty) > 5 else "")
         raise MigrationError("MG304", f"not committed: {shown}")
-    write_all(root, changes)
+    write_all(root, changes, label=label or described(arguments))
+
+
+def described(arguments: argparse.Namespace) -> str:
+    """The command as a user would name it: `port --cut kv`."""
+    words = [arguments.command]
+    if getattr(arguments, "cut", False):
+        words.append("--cut")
+    words += [str(getattr(arguments, name)) for name in ("slice", "method") if getattr(arguments, name, None)]
+    return " ".join(words)

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FileChange:
-    """New content of one file; `before` is None for a file that is created."""
+    """New content of one file.
+
+    `path` is relative to the root, with `/`. `before` is None for a file that is created, `after` is None
+    for one that is deleted.
+    """
 
     path: str
     before: bytes | None
-    after: bytes
+    after: bytes | None

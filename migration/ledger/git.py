@@ -2,30 +2,51 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from migration.errors import MigrationError
 
-def _git(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
+
+def _git(root: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    environment = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    return subprocess.run(
+        ["git", "-C", str(root), "--literal-pathspecs", *arguments],
+        capture_output=True,
+        check=False,
+        env=environment,
+    )
 
 
 def uncommitted(root: Path, paths: Sequence[str]) -> tuple[str, ...]:
     """Tracked files under `root` with changes, and those of `paths` that git does not know.
 
     Empty where there is nothing to lose track of: no git, no work tree, or `root` ignored by the
-    repository around it (a scratch copy).
+    repository around it (a scratch copy). Raises MG311 where there is a repository that git cannot read.
     """
     try:
-        if _git(root, "rev-parse", "--is-inside-work-tree").stdout.strip() != "true":
-            return ()
+        inside = _git(root, "rev-parse", "--is-inside-work-tree")
     except FileNotFoundError:
         return ()
-    if _git(root, "check-ignore", "-q", ".").returncode == 0:
+    if inside.returncode and b"not a git repository" not in inside.stderr:
+        raise _unreadable(inside)
+    if inside.stdout.strip() != b"true" or _git(root, "check-ignore", "-q", ".").returncode == 0:
         return ()
-    existing = [path for path in paths if (root / path).exists()]
-    changed = _git(root, "status", "--porcelain", "-z", "--untracked-files=no", "--", ".").stdout
-    unknown = _git(root, "status", "--porcelain", "-z", "--", *existing).stdout if existing else ""
-    found = {entry[3:] for entry in (changed + unknown).split("\0") if len(entry) > 3}
+    found = _status(root, "--untracked-files=no", "--", ".")
+    if existing := [path for path in paths if (root / path).exists()]:
+        found |= _status(root, "--untracked-files=all", "--", *existing)
     return tuple(sorted(found))
+
+
+def _status(root: Path, *arguments: str) -> set[str]:
+    status = _git(root, "status", "--porcelain", "--no-renames", "-z", *arguments)
+    if status.returncode:
+        raise _unreadable(status)
+    return {os.fsdecode(entry[3:]) for entry in status.stdout.split(b"\0") if entry}
+
+
+def _unreadable(run: subprocess.CompletedProcess[bytes]) -> MigrationError:
+    said = os.fsdecode(run.stderr).strip().splitlines()
+    return MigrationError("MG311", said[0] if said else f"git ends with {run.returncode}")

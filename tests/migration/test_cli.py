@@ -158,7 +158,7 @@ def dying(*args):
         os._exit(9)
     replace(*args)
 os.replace = dying
-journal.write_all(root, plan_cut(load_recipe({str(RECIPE)!r}), DiskTree(root)).changes)
+journal.write_all(root, plan_cut(load_recipe({str(RECIPE)!r}), DiskTree(root)).changes, label="port")
 """
     repository = Path(__file__).parents[2]
     assert subprocess.run([sys.executable, "-c", script], cwd=repository, check=False).returncode == 9
@@ -205,7 +205,7 @@ def test_a_tree_that_cannot_be_written_is_one_line(tree: Path, monkeypatch: pyte
     from migration import cli
     from migration.commands import writing
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "app/worker.py")
 
     monkeypatch.setattr(writing, "write_all", full)

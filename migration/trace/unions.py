@@ -17,6 +17,7 @@ _SPELLED = {
     "tuple": "tuple[Any, ...]",
     "dict": "dict[Any, Any]",
     "collections.deque": "collections.deque[Any]",
+    "collections.Counter": "collections.Counter[Any]",
     "collections.OrderedDict": "collections.OrderedDict[Any, Any]",
     "collections.defaultdict": "collections.defaultdict[Any, Any]",
     "collections.abc.Callable": "collections.abc.Callable[..., Any]",

@@ -22,6 +22,7 @@ _ONE: dict[type, str] = {
     set: "set",
     frozenset: "frozenset",
     collections.deque: "collections.deque",
+    collections.Counter: "collections.Counter",
 }
 _TWO: dict[type, str] = {
     dict: "dict",

@@ -173,6 +173,15 @@ def test_a_system_that_refuses_everything_from_some_call_on_is_recovered_from(tm
     assert codes == {"MG309", "OSError"}
 
 
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """Whoever starts the tests in the background may have them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_at_any_call_leaves_a_whole_tree_and_says_which(tmp_path: Path):
     seen = set()
     for instant, root in instants(tmp_path):
@@ -193,6 +202,7 @@ def test_ctrl_c_at_any_call_leaves_a_whole_tree_and_says_which(tmp_path: Path):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_a_signal_that_nobody_asked_about_is_not_lost():
     with pytest.raises(KeyboardInterrupt) as interrupt, held_back():
         signal.raise_signal(signal.SIGINT)
@@ -255,6 +265,15 @@ def test_when_the_waiting_files_were_cleaned_away_recovery_goes_back(root: Path,
     with pytest.raises(FileNotFoundError):
         journal.recover(root)
     assert state(root) == "old" and not journal.pending(root)
+
+
+def test_when_a_waiting_file_was_edited_recovery_goes_back(root: Path, committed: int):
+    killed_late(root, committed + 3)
+    waiting = root / "pkg/deep/er/.c.py.migrate-tmp"
+    waiting.write_bytes(b"not what was planned\n")
+    with pytest.raises(FileNotFoundError):
+        journal.recover(root)
+    assert state(root) == "old"
 
 
 def test_after_a_kill_while_tidying_up_later_edits_are_not_in_the_way(root: Path):

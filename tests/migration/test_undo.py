@@ -319,6 +319,8 @@ SIGNALLED = """
 import os, signal, sys
 from migration.cli import main
 name, left, arguments = sys.argv[1], [int(sys.argv[2])], sys.argv[3:]
+for heeded, how in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+    signal.signal(heeded, how)
 sync = os.fsync
 def interrupted(descriptor):
     left[0] -= 1

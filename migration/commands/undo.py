@@ -90,8 +90,8 @@ def _refused(plan: UndoRefused, *, as_json: bool) -> None:
     for refusal in plan.refusals:
         print(f"  {refusal.code} {refusal.where}: {refusal.message}", file=sys.stderr)
     print(
-        f"  way out: put those edits aside (git stash) and run again; or keep them and give this undo up: "
-        f"delete {record.folder} (it holds the files as they were before)",
+        "  way out: keep a copy of each edited file, put back what was written or what was before, and run "
+        f"again; or keep the edits and give this undo up: delete {record.folder}",
         file=sys.stderr,
     )
 

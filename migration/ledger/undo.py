@@ -48,7 +48,8 @@ def plan_undo_of(root: Path, record: UndoRecord) -> UndoPlan | UndoRefused:
         now = read(place(root, file.path)[0])
         found, old = digest(now), record.old_bytes(index)
         if found not in (file.old, file.new):
-            refusals.append(Refusal("MG308", file.path, 0, _difference(file, now)))
+            kept = f"; before the write: {record.folder / str(index)}" if file.old else ""
+            refusals.append(Refusal("MG308", file.path, 0, _difference(file, now) + kept))
         elif found != file.old:
             changes.append(FileChange(file.path, now, old))
     if refusals:

@@ -114,11 +114,16 @@ def test_undo_is_refused_for_each_file_that_changed_since(root: Path):
     before = tree(root)
     plan = plan_undo(root)
     assert isinstance(plan, UndoRefused)
-    assert {(refusal.code, refusal.where): refusal.message for refusal in plan.refusals} == {
+    found = {
+        (refusal.code, refusal.where): refusal.message.split("; before the write: ")
+        for refusal in plan.refusals
+    }
+    assert {key: why for key, (why, _) in found.items()} == {
         ("MG308", "a.py"): "its content is no longer what was written",
         ("MG308", "pkg/b.py"): "it is gone",
         ("MG308", "gone/d.py"): "it exists again",
     }
+    assert {path: Path(kept).read_bytes() for (_, path), (_, kept) in found.items()} == OLD
     assert tree(root) == before and labels(root) == ["port --cut kv"]
 
 
@@ -257,7 +262,7 @@ def test_an_edit_since_is_reported_with_the_file_and_the_way_out(repository: Pat
     for extra in ((), ("--check",)):
         run = migrate("undo", "--repo", repository, *extra)
         assert run.returncode == 2 and run.stdout == ""
-        assert "MG308 app/worker.py" in run.stderr and "git stash" in run.stderr
+        assert "MG308 app/worker.py" in run.stderr and "keep a copy" in run.stderr
         assert str(repository / UNDO / "0001") in run.stderr
     assert worker.read_bytes().endswith(b"# mine\n")
     run = migrate("undo", "--repo", repository, "--json")

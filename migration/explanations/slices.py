@@ -1,0 +1,101 @@
+"""MG1xx, MG4xx: the slice, its target and its recipe."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from migration.explanations import Explanation
+
+EXPLANATIONS: Final[dict[str, Explanation]] = {
+    "MG101": Explanation(
+        what="The class has no banner comment with the title of the recipe's `section`, or has several.",
+        why="A section is all methods between its banner and the next one. Taking a similar title instead "
+        "could move other methods than the reviewer thinks.",
+        past="Compare with the sections of `migrate inventory FILE`; titles are compared whole, spaces aside. "
+        "Or list the methods in the recipe.",
+        before="""\
+[source]
+section = "KV Cache Helpers"
+""",
+        after="""\
+[source]
+section = "KV Cache Helper Methods"      # as in `# ===== KV Cache Helper Methods =====`
+""",
+    ),
+    "MG102": Explanation(
+        what="The file has no class of that name at module level, or has two.",
+        why="Everything else is looked up in that class.",
+        past="Correct `class` in the recipe, or --class; the message lists the classes of the file.",
+    ),
+    "MG103": Explanation(
+        what="The file that the slice would create exists already.",
+        why="Writing it would replace what somebody wrote there.",
+        past="Choose another `file` under `[target]`. If it comes from an earlier port of this slice, finish "
+        "that one or take it back: `migrate undo`.",
+    ),
+    "MG104": Explanation(
+        what="There is a folder with the name of the new module (`parts/` beside `parts.py`), or a module with "
+        "the name of a folder above it.",
+        why="Python imports the package and never the module of the same name, so the stubs would import "
+        "something else, or nothing.",
+        past="Choose another `file` under `[target]`. A folder that is empty, or holds only `__pycache__`, "
+        "can be removed.",
+    ),
+    "MG105": Explanation(
+        what="The handler module would import a module that imports the worker again; the message shows the "
+        "chain.",
+        why="Whether such a circle works depends on who is imported first. It works in the tests and fails in "
+        "production, or the other way round.",
+        past="Move what both sides need into a module that imports neither. Where the import is only for "
+        "annotations, `if TYPE_CHECKING:` ends the circle.",
+    ),
+    "MG106": Explanation(
+        what="The worker module has something with the name of the handler class already.",
+        why="The stubs call the handler by that name; one of the two would hide the other.",
+        past="Choose another `class` under `[target]`.",
+    ),
+    "MG107": Explanation(
+        what="Another file replaces the method: a subclass overrides it, or a test patches it; and moved code "
+        "calls it.",
+        why="A call from one moved method to another stays within the handler and would miss the replacement.",
+        past="List the method under `late_bound`: moved code then calls it through the worker, where the "
+        "replacement is.",
+        before="""\
+[target]
+late_bound = []
+""",
+        after="""\
+[target]
+late_bound = ["_get_free_pages"]
+""",
+    ),
+    "MG108": Explanation(
+        what="Some methods of the slice are stubs of this tool and some are not, or the stubs are there and "
+        "the handler module is missing.",
+        why="The recipe describes one state or the other. In between it is not clear which copy of a method "
+        "counts.",
+        past="Take the earlier port back (`migrate undo`, or git), or bring the missing file back. A method "
+        "that was added to the section later needs a recipe of its own.",
+    ),
+    "MG401": Explanation(
+        what="The recipe has an entry that is unknown, missing or of the wrong kind, or names methods that "
+        "are not there. All mistakes are reported at once, with their lines.",
+        why="A misspelt entry would be ignored in silence, and the slice would not be what its author meant.",
+        past="Correct the entries named. `migration/slices/` has recipes to compare with.",
+        before="""\
+[source]
+file = "app/worker.py"
+clas = "Worker"
+""",
+        after="""\
+[source]
+file = "app/worker.py"
+class = "Worker"
+""",
+    ),
+    "MG402": Explanation(
+        what="There is neither a recipe of that name with migrate nor a file of that name.",
+        why="Nothing can be done without a recipe.",
+        past="Name one of those that the message lists, or give the path of a `.toml` file.",
+    ),
+}

@@ -104,6 +104,16 @@ CATALOGUE: Final[dict[str, Code]] = {
     "MG522": Code("command cannot be run", "check its name, or give its path"),
     "MG523": Code("no instance was seen", "run something that uses the class, and name it as it is imported"),
     "MG524": Code("class is not in the types file", "name it with --class when tracing"),
+    "MG525": Code(
+        "parameter cannot be reached through the Protocol",
+        "add it to the Protocol's member, or map one to it",
+    ),
+    "MG526": Code("adapter does not fit", "correct the mapping, or the member of the Protocol"),
+    "MG527": Code(
+        "Protocol cannot be read", "name Protocols and types that can be imported from their module"
+    ),
+    "MG528": Code("wrapped method cannot be forwarded", "write this method of the adapter by hand"),
+    "MG529": Code("name in the generated module is taken", "rename the Protocol, or the class that it names"),
 }
 
 

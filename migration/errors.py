@@ -17,21 +17,17 @@ class Code:
 #: MG0xx a method that cannot move, MG1xx the slice or its target, MG2xx verification, MG3xx files,
 #: MG4xx the recipe.
 CATALOGUE: Final[dict[str, Code]] = {
-    "MG001": Code("uses super() or __class__", "call the base class by name, or list the method in `stays`"),
+    "MG001": Code(
+        "uses __class__, or super() in a nested scope",
+        "call `super(Class, self)`, or list the method in `stays`",
+    ),
     "MG002": Code("uses a name that Python mangles", "rename it with one underscore in its own commit first"),
     "MG003": Code(
         "writes module globals", "turn the global into an attribute, or list the method in `stays`"
     ),
-    "MG004": Code(
-        "lets bare self escape", "pass the attributes that are needed, or list the method in `stays`"
-    ),
-    "MG005": Code("reads or writes attributes by computed name", "spell the attribute names out"),
-    "MG006": Code(
-        "has a decorator that may not move", "list it under `decorators` if it is safe to evaluate there"
-    ),
+    "MG006": Code("has a decorator that reads its source", "list the method in `stays`"),
     "MG007": Code("is defined more than once", "delete the shadowed definition in its own commit first"),
-    "MG008": Code("is defined under a condition", "define it unconditionally and branch inside"),
-    "MG009": Code("is a special method", "list it in `stays`: Python looks it up on the class itself"),
+    "MG009": Code("is a finalizer", "list it in `stays`"),
     "MG010": Code("has no plain self parameter", "give it an ordinary first parameter that is never rebound"),
     "MG011": Code(
         "depends on the frame or namespace it runs in", "pass the values explicitly, or list it in `stays`"
@@ -40,20 +36,20 @@ CATALOGUE: Final[dict[str, Code]] = {
     "MG013": Code(
         "evaluates a name of the worker at definition time", "default to None and resolve it in the body"
     ),
-    "MG014": Code("uses a module global that functions rebind", "read it through its module: `module.NAME`"),
-    "MG015": Code("imports relative to its package", "make the import absolute"),
-    "MG016": Code("takes a name from a star import", "import the name explicitly"),
-    "MG017": Code(
-        "is an asynchronous generator", "list it in `stays`: a delegate cannot forward asend/athrow"
+    "MG014": Code(
+        "uses a module global that functions rebind", "rename the local variable, or list it in `stays`"
     ),
+    "MG015": Code("imports relatively over several lines", "write `from .x import (` on one line"),
     "MG018": Code(
         "cannot be edited at exact positions", "put the expression on lines of its own, outside the string"
     ),
     "MG019": Code(
         "clashes with a name that the handler needs", "rename it in the worker, or the handle in the recipe"
     ),
-    "MG020": Code("has a default that is an object of its own", "default to None and make it in the body"),
-    "MG021": Code("uses a module global that may be unbound", "bind it on every path, to None if need be"),
+    "MG020": Code("has a default that cannot be left to the stub", "write the default on one line"),
+    "MG021": Code(
+        "uses a module global that may be unbound", "bind it on every path, or rename the local variable"
+    ),
     "MG101": Code("section not found", "compare the banner with `migrate inventory FILE`"),
     "MG102": Code("class not found", "correct `class` in the recipe"),
     "MG103": Code("target is taken", "choose another target module, or undo the earlier port first"),
@@ -92,14 +88,49 @@ CATALOGUE: Final[dict[str, Code]] = {
         "a write is neither done nor undone",
         "free the named file or disk, then run `migrate undo --list`: it finishes the write",
     ),
-    "MG310": Code(
-        "undo record is damaged", "take the older files from git, and delete the record's folder"
-    ),
+    "MG310": Code("undo record is damaged", "take the older files from git, and delete the record's folder"),
     "MG311": Code("git cannot say what is committed", "repair what git reports, or pass --allow-dirty"),
     "MG312": Code("two of the files are one file", "replace the link by a file, or use one of the two names"),
     "MG313": Code("file is not in the repository", "give --repo the folder that holds it"),
     "MG401": Code("recipe is wrong", "correct the named entry"),
     "MG402": Code("no such slice", "name one of migration/slices, or give the path of a .toml file"),
+    "MG501": Code(
+        "no such method to split", "name one that `migrate inventory FILE` lists, with its --class"
+    ),
+    "MG502": Code("more than one definition is over the budget", "rename or delete one of them first"),
+    "MG503": Code("has no self or cls to call a helper on", "make it a method or a class method first"),
+    "MG504": Code(
+        "a call sees all local names", "pass the values explicitly instead of locals(), eval() or exec()"
+    ),
+    "MG505": Code("has a decorator that compiles its source", "move the code into functions by hand"),
+    "MG506": Code("binds self again", "give the new object another name"),
+    "MG507": Code("belongs to a Protocol", "split it in the classes that implement the Protocol"),
+    "MG508": Code(
+        "cannot be brought within the budget",
+        "clear the obstacles named, take a larger --budget or --cap, or list the method as an exception",
+    ),
+    "MG509": Code("a jump leads out of the block", "let the block compute a value and jump outside of it"),
+    "MG510": Code("the block yields", "move what stands between two yields into a method by hand"),
+    "MG511": Code("a local may be unbound at the cut", "bind it on every path, to None if need be"),
+    "MG512": Code(
+        "an object would live longer or shorter", "hold it by `with`, or in a local of another name"
+    ),
+    "MG513": Code(
+        "a nested function sees the local change", "hand it the value: a default argument, or a parameter"
+    ),
+    "MG514": Code(
+        "a local is needed although the block raised",
+        "bind it in front of the try, or pass --propagates NAME for a context manager that swallows nothing",
+    ),
+    "MG515": Code("too many names cross the cut", "raise --cap, or keep what belongs together in one object"),
+    "MG516": Code("a statement shares its line with another", "put each statement on lines of its own"),
+    "MG517": Code("the block writes a module global", "turn the global into an attribute first"),
+    "MG518": Code("a local would lose its value or its use", "delete what is never used or never reached"),
+    "MG519": Code("the block counts stack frames", "leave it where it is, or pass what it looks up"),
+    "MG520": Code(
+        "is taken from the class, for objects that may lack the helpers",
+        "call it on an instance of the class",
+    ),
     "MG521": Code("types file is wrong", "write it anew with `migrate trace`"),
     "MG522": Code("command cannot be run", "check its name, or give its path"),
     "MG523": Code("no instance was seen", "run something that uses the class, and name it as it is imported"),

@@ -21,7 +21,8 @@ SCHEMA = 1
 class HandleSpec:
     """A narrow, typed view of the worker: attributes listed here are reached through this handle.
 
-    Exactly one handle of a recipe is the `rest`: it carries whatever no other one lists.
+    One handle of a recipe is the `rest`: it carries whatever no other one lists, and stands for the
+    worker itself. A recipe that names none gets `host`.
     """
 
     name: str
@@ -36,42 +37,72 @@ class Recipe:
     name: str
     source_file: str
     source_class: str
+    #: Title of the banner over the methods, "" where `methods` names them.
     section: str
     target_file: str
     handler_class: str
     handles: tuple[HandleSpec, ...]
+    methods: tuple[str, ...] = ()
     stays: tuple[str, ...] = ()
     late_bound: tuple[str, ...] = ()
     decorators: tuple[str, ...] = ()
+    #: Where calls between moved methods go: "worker" (through the worker, as before) or "handler".
+    siblings: str = "worker"
+    #: Whether every stub keeps a copy of the docstring.
+    docstrings: bool = False
+    #: Folder that imports start from, relative to the repository.
+    import_root: str = ""
 
     @property
     def source_module(self) -> str:
-        return module_name(self.source_file)
+        return module_name(self.source_file, self.import_root)
 
     @property
     def target_module(self) -> str:
-        return module_name(self.target_file)
+        return module_name(self.target_file, self.import_root)
 
-    def handle_for(self, attribute: str) -> HandleSpec:
+    @property
+    def what(self) -> str:
+        """The slice in words: its banner, or how many methods it names."""
+        return self.section or "Methods"
+
+    @property
+    def host(self) -> HandleSpec:
+        """The handle that stands for the worker itself and carries what no other handle lists."""
+        return next(handle for handle in self.handles if handle.rest)
+
+    def handle_for(self, attribute: str | None) -> HandleSpec:
+        """The handle of an attribute; the host for the bare worker and for computed names (None)."""
         for handle in self.handles:
             if attribute in handle.attributes:
                 return handle
-        return next(handle for handle in self.handles if handle.rest)
+        return self.host
 
 
-def module_name(path: str) -> str:
-    """`a/b/c.py` -> `a.b.c`, `a/b/__init__.py` -> `a.b`."""
+def module_name(path: str, import_root: str = "") -> str:
+    """`a/b/c.py` -> `a.b.c`, `a/b/__init__.py` -> `a.b`; `src/a/b.py` -> `a.b` under the root `src`."""
     parts = PurePosixPath(path).with_suffix("").parts
+    root = PurePosixPath(import_root).parts
+    parts = parts[len(root) :] if parts[: len(root)] == root else parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 _TABLES: dict[str, dict[str, type]] = {
     "": {"schema": int, "name": str, "source": dict, "target": dict, "handles": list},
-    "source": {"file": str, "class": str, "section": str, "stays": list, "decorators": list},
-    "target": {"file": str, "class": str, "late_bound": list},
+    "source": {
+        "file": str,
+        "class": str,
+        "section": str,
+        "methods": list,
+        "stays": list,
+        "decorators": list,
+        "import_root": str,
+    },
+    "target": {"file": str, "class": str, "late_bound": list, "siblings": str, "docstrings": bool},
     "handles": {"name": str, "protocol": str, "doc": str, "attributes": list, "rest": bool},
 }
-_OPTIONAL = {"stays", "decorators", "late_bound", "attributes", "rest"}
+_OPTIONAL = {"handles", "section", "methods", "stays", "decorators", "import_root"}
+_OPTIONAL |= {"late_bound", "siblings", "docstrings", "attributes", "rest"}
 
 
 class _Reader:
@@ -120,7 +151,7 @@ def parse_recipe(text: str, where: str) -> Recipe:
             reader.problems.append(f"schema: this version reads schema {SCHEMA}, not {data['schema']}")
         reader.check(data["source"], "source", "source.")
         reader.check(data["target"], "target", "target.")
-        for index, handle in enumerate(data["handles"]):
+        for index, handle in enumerate(data.get("handles", ())):
             if not isinstance(handle, dict):
                 reader.problems.append(f"handles[{index}]: must be a table")
                 continue
@@ -130,34 +161,49 @@ def parse_recipe(text: str, where: str) -> Recipe:
         for table in ("source", "target"):
             reader.path(f"{table}.file", data[table].get("file"))
             reader.identifier(f"{table}.class", data[table].get("class"))
+        if bool(data["source"].get("section")) == bool(data["source"].get("methods")):
+            reader.problems.append("source: either `section` (a banner) or `methods` (names) must be given")
+        if data["target"].get("siblings", "worker") not in ("worker", "handler"):
+            reader.problems.append("target.siblings: must be 'worker' or 'handler'")
     if not reader.problems:
         _check_handles(reader, data)
     if reader.problems:
         raise MigrationError("MG401", f"{where}: " + "; ".join(reader.problems))
     source, target = data["source"], data["target"]
+    specs = [
+        HandleSpec(h["name"], h["protocol"], h["doc"], tuple(h.get("attributes", ())), h.get("rest", False))
+        for h in data.get("handles", ())
+    ]
+    if not any(spec.rest for spec in specs):
+        specs.append(host_handle(source["class"]))
     return Recipe(
         name=data["name"],
         source_file=source["file"],
         source_class=source["class"],
-        section=source["section"],
+        section=source.get("section", ""),
         target_file=target["file"],
         handler_class=target["class"],
-        handles=tuple(
-            HandleSpec(
-                h["name"], h["protocol"], h["doc"], tuple(h.get("attributes", ())), h.get("rest", False)
-            )
-            for h in data["handles"]
-        ),
+        handles=tuple(specs),
+        methods=tuple(source.get("methods", ())),
         stays=tuple(source.get("stays", ())),
         late_bound=tuple(target.get("late_bound", ())),
         decorators=tuple(source.get("decorators", ())),
+        siblings=target.get("siblings", "worker"),
+        docstrings=target.get("docstrings", False),
+        import_root=source.get("import_root", ""),
     )
 
 
+def host_handle(class_name: str) -> HandleSpec:
+    """The handle of a recipe that has not named everything yet."""
+    doc = f"What the methods need from their {class_name}, until the recipe names it in narrower handles."
+    return HandleSpec("host", f"{class_name.lstrip('_')}Host", doc, (), True)
+
+
 def _check_handles(reader: _Reader, data: Mapping[str, Any]) -> None:
-    handles = data["handles"]
-    if sum(handle.get("rest", False) for handle in handles) != 1:
-        reader.problems.append("handles: exactly one must have `rest = true`")
+    handles = data.get("handles", ())
+    if sum(handle.get("rest", False) for handle in handles) > 1:
+        reader.problems.append("handles: only one may have `rest = true`")
     for kind in ("name", "protocol"):
         values = [handle[kind] for handle in handles]
         repeated = sorted({value for value in values if values.count(value) > 1})

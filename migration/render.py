@@ -142,12 +142,18 @@ def _plan(console: Console, found: CutPlan, *, written: bool) -> None:
         soft_wrap=True,
         highlight=False,
     )
-    for method, names in proof.lazy_imports:
-        console.print(
-            f"  {method} takes from the worker at each call: {', '.join(names)}",
-            soft_wrap=True,
-            highlight=False,
-        )
+    for detail in proof.details:
+        if detail.lazy_imports:
+            console.print(
+                f"  {detail.name} takes from the worker at each call: {', '.join(detail.lazy_imports)}",
+                soft_wrap=True,
+                highlight=False,
+            )
+        rewrites = [kind if count == 1 else f"{kind} ({count})" for kind, count in detail.rewrites]
+        if rewrites:
+            console.print(
+                f"  {detail.name}: {'; '.join(rewrites)}", soft_wrap=True, highlight=False, markup=False
+            )
     if proof.imports_removed:
         console.print(
             f"  imports only they used, removed: {', '.join(proof.imports_removed)}",

@@ -11,7 +11,7 @@ import io
 import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from migration.errors import MigrationError
 
@@ -115,6 +115,12 @@ class Source:
     def indent_of(self, line: int) -> bytes:
         text = self.lines[line - 1]
         return text[: len(text) - len(text.lstrip(b" \t\f"))]
+
+
+@lru_cache(maxsize=6)
+def read_source(path: str, data: bytes) -> Source:
+    """The parsed file; the same bytes are parsed once."""
+    return Source(path, data)
 
 
 def apply_edits(data: bytes, edits: Iterable[Edit]) -> bytes:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import difflib
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
 from migration.code.facts import MethodFacts, SelfUse, method_facts
-from migration.code.import_graph import chain_to
-from migration.code.source import Edit, Source, apply_edits
+from migration.code.import_graph import ImportGraph
+from migration.code.source import Edit, Source, apply_edits, read_source
 from migration.code.structure import ClassOutline, Method, Section, outline
 from migration.code.tree import OverlayTree, Tree
 from migration.errors import MigrationError, Refusal
 from migration.ledger.change import FileChange
+from migration.move.body import body_edits, super_calls
 from migration.move.handler_module import handler_text, import_lines
+from migration.move.moving import Moving, decide, is_overload, mangled, moved_name
 from migration.move.names import ImportName, ImportPlan, ModuleNames, needed_names, plan_imports
 from migration.move.orphans import remove_orphans
-from migration.move.proof import Proof, prove
+from migration.move.proof import Proof, Result, prove
 from migration.move.protocols import Handle, MemberTypes, handles
 from migration.move.rewrite import moved_text, stub_text
 from migration.move.rules import method_refusals
@@ -71,30 +75,100 @@ def _plan(recipe: Recipe, tree: Tree) -> CutOutcome:
     data = tree.read(recipe.source_file)
     if data is None:
         raise MigrationError("MG303", f"{recipe.source_file} does not exist")
-    source = Source(recipe.source_file, data)
+    source = read_source(recipe.source_file, data)
     shape = outline(source, recipe.source_class)
-    section = find_section(shape, recipe)
-    moving = tuple(method for method in section.methods if method.name not in recipe.stays)
-    _check_names(recipe, section)
-    ported = [method.name for method in moving if is_stub(method, recipe)]
+    chosen = select(shape, recipe)
+    ported = [method.name for method in chosen if is_stub(method, recipe)]
     target = tree.read(recipe.target_file)
-    if moving and len(ported) == len(moving) and target is not None:
+    if chosen and len(ported) == len(chosen) and target is not None:
         return CutClean(recipe, tuple(ported))
     if ported:
         message = f"already stubs: {', '.join(ported)}" + (
             "" if target else f"; {recipe.target_file} is missing"
         )
-        return _refused(recipe, "MG108", recipe.source_class, section.first_line, message)
-    facts = {id(method.node): method_facts(method.node) for method in shape.methods}
-    refusals = [*_target_refusals(recipe, tree)]
-    for method in moving:
-        refusals += method_refusals(source, shape, method, facts[id(method.node)], recipe)
+        return _refused(recipe, "MG108", recipe.source_class, chosen[0].first_line, message)
+    names = module_names(recipe, source)
+    moving, facts = movings(recipe, tree, source, shape, chosen, names)
+    refusals = [*_target_refusals(recipe, tree), *_same_names(moving)]
+    for one in moving:
+        refusals += method_refusals(source, shape, one, recipe)
     refused = {refusal.where for refusal in refusals}
-    movable = tuple(method for method in moving if method.name not in refused)
-    run = _Cut(recipe, tree, source, shape, movable, facts)
+    run = _Cut(recipe, tree, source, shape, names, tuple(m for m in moving if m.label not in refused), facts)
     if refusals:
-        return CutRefused(recipe, (*refusals, *run.imports(run.names()).refusals))
+        return CutRefused(recipe, (*refusals, *run.imports.refusals))
     return run.plan()
+
+
+def module_names(recipe: Recipe, source: Source) -> ModuleNames:
+    return ModuleNames(source, recipe.source_module, recipe.source_file.endswith("/__init__.py"))
+
+
+def movings(
+    recipe: Recipe,
+    tree: Tree,
+    source: Source,
+    shape: ClassOutline,
+    chosen: Sequence[Method],
+    names: ModuleNames,
+) -> tuple[list[Moving], dict[int, MethodFacts]]:
+    """How each chosen method moves, and the facts of every method of the class by id of its node."""
+    facts = {id(method.node): method_facts(method.node) for method in shape.methods}
+    class_names = _class_names(shape)
+    moving = [decide(m, facts[id(m.node)], recipe, names, class_names, tree) for m in chosen]
+    return moving, facts
+
+
+def _class_names(shape: ClassOutline) -> frozenset[str]:
+    """Names that the class body binds: code of the body sees them, code of a method does not."""
+    found = {m.name for m in shape.methods}
+    for statement in shape.node.body:
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found |= {
+                n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            }
+        elif isinstance(statement, ast.ClassDef):
+            found.add(statement.name)
+    return frozenset(found)
+
+
+def _same_names(moving: Sequence[Moving]) -> list[Refusal]:
+    labels: dict[str, set[str]] = {}
+    for one in moving:
+        labels.setdefault(one.name, set()).add(one.label)
+    return [
+        Refusal("MG019", one.label, one.node.lineno, f"two moved methods would be called {one.name}")
+        for one in moving
+        if len(labels[one.name]) > 1
+    ]
+
+
+def select(shape: ClassOutline, recipe: Recipe) -> tuple[Method, ...]:
+    """The methods that the recipe moves, in their order in the file; MG101, MG401 where it does not fit."""
+    if recipe.section:
+        section = find_section(shape, recipe)
+        _check_names(recipe, section)
+        wanted = {method.name for method in section.methods} - set(recipe.stays)
+        return _definitions(shape, wanted, section.methods)
+    known = {method.name for method in shape.methods}
+    unknown = [name for name in recipe.methods if name not in known]
+    if unknown:
+        near = {name: difflib.get_close_matches(name, known, 1) for name in unknown}
+        shown = ", ".join(
+            f"{name} (did you mean {near[name][0]}?)" if near[name] else name for name in unknown
+        )
+        raise MigrationError("MG401", f"slice {recipe.name}: no such method in {shape.name}: {shown}")
+    wanted = set(recipe.methods) - set(recipe.stays)
+    return _definitions(shape, wanted, shape.methods)
+
+
+def _definitions(shape: ClassOutline, wanted: Collection[str], among: Sequence[Method]) -> tuple[Method, ...]:
+    """The definitions of the wanted names; of overloads only the implementation, which is the last."""
+    overloaded = {m.name for m in shape.methods if is_overload(m.node)}
+    return tuple(
+        m
+        for m in among
+        if m.name in wanted and not (m.name in overloaded and m is not shape.definitions(m.name)[-1])
+    )
 
 
 def find_section(shape: ClassOutline, recipe: Recipe) -> Section:
@@ -124,10 +198,11 @@ def _check_names(recipe: Recipe, section: Section) -> None:
 def is_stub(method: Method, recipe: Recipe) -> bool:
     """True for the delegating body that this tool writes."""
     body = method.node.body
-    if len(body) != 1:
+    if len(body) not in (1, 2) or (len(body) == 2 and not isinstance(body[0], ast.Expr)):
         return False
-    for node in ast.walk(body[0]):
-        if isinstance(node, ast.Attribute) and node.attr == method.name:
+    wanted = moved_name(method, recipe.source_class)
+    for node in ast.walk(body[-1]):
+        if isinstance(node, ast.Attribute) and node.attr == wanted:
             owner = node.value
             if isinstance(owner, ast.Call) and isinstance(owner.func, ast.Attribute):
                 owner = owner.func.value if owner.func.attr == "for_worker" else owner
@@ -163,33 +238,33 @@ class _Cut:
     tree: Tree
     source: Source
     shape: ClassOutline
-    moving: tuple[Method, ...]
+    names: ModuleNames
+    moving: tuple[Moving, ...]
     facts: dict[int, MethodFacts]
 
     def plan(self) -> CutOutcome:
-        recipe, source = self.recipe, self.source
-        names = self.names()
-        imports = self.imports(names)
-        types = MemberTypes(self.shape, self.facts, names)
-        uses = [(method.name, use) for method in self.moving for use in self._through_handles(method)]
-        found = handles(recipe, uses, types)
-        handler = self._handler(found, imports, types)
+        recipe, source, imports = self.recipe, self.source, self.imports
+        types = MemberTypes(self.shape, self.facts, self.names)
+        uses = [(one.label, use) for one in self.moving for use in self._through_handles(one)]
+        found = handles(recipe, uses, types, always=any(super_calls(one) for one in self.moving))
+        handler = self._handler(found, types)
         refusals = [
             *imports.refusals,
-            *self._name_clashes(names, found, imports, types),
+            *self._name_clashes(found, types),
             *self._cycle(handler),
             *self._replaced(),
         ]
         if refusals:
             return CutRefused(recipe, tuple(refusals))
-        stubs = [self._stub(method) for method in self.moving]
+        stubs = [self._stub(one) for one in self.moving]
         cut = apply_edits(source.data, [*stubs, self._import_edit()])
         worker, removed, notes = remove_orphans(
             self.tree, recipe, source, cut, imports.runtime, imports.lazy_names
         )
         changes = [FileChange(recipe.target_file, None, handler), *self._packages()]
         changes.append(FileChange(recipe.source_file, source.data, worker))
-        outcome = prove(recipe, source, self.moving, worker, handler, imports.lazy, removed)
+        after = Result(worker, handler, imports.lazy, imports.late, self.alias, tuple(removed))
+        outcome = prove(recipe, source, self.moving, after)
         if not isinstance(outcome, Proof):
             return CutRefused(recipe, outcome)
         if imports.lazy and b'"__main__"' in source.data:
@@ -197,70 +272,102 @@ class _Cut:
                 f"run as a script, {recipe.source_file} would exist twice: the handler imports it by name"
             )
             notes = (*notes, message)
-        notes = (*notes, *self._recipe_notes(found))
-        return CutPlan(recipe, tuple(m.name for m in self.moving), found, tuple(changes), outcome, notes)
+        notes = (*notes, *self._recipe_notes(found), *self._stub_notes())
+        return CutPlan(recipe, tuple(m.label for m in self.moving), found, tuple(changes), outcome, notes)
 
     # Which self goes where.
 
     @cached_property
     def _siblings(self) -> frozenset[str]:
         """Moved methods that moved code calls on the handler itself; one that is assigned is looked up."""
+        if self.recipe.siblings == "worker":
+            return frozenset()
         assigned = {
             u.attribute for f in self.facts.values() for u in f.uses if u.kind in ("write", "setattr")
         }
-        return frozenset(m.name for m in self.moving) - set(self.recipe.late_bound) - assigned
+        direct = {one.label for one in self.moving if one.is_direct}
+        return frozenset(direct - set(self.recipe.late_bound) - assigned)
 
-    def _through_handles(self, method: Method) -> list[SelfUse]:
-        siblings = self._siblings
-        uses = self.facts[id(method.node)].uses
-        return [use for use in uses if not (use.kind == "call" and use.attribute in siblings)]
+    def _through_handles(self, one: Moving) -> list[SelfUse]:
+        """Uses of self that become a handle, private names as Python mangles them."""
+        return [
+            dataclasses.replace(use, attribute=use.attribute and mangled(use.attribute, self.shape.name))
+            for use in one.facts.uses
+            if not (use.kind == "call" and use.attribute in self._siblings)
+        ]
 
-    def _moved(self, method: Method, lazy: tuple[str, ...] | None) -> bytes:
-        through = {(use.line, use.column): use.attribute or "" for use in self._through_handles(method)}
+    def _moved(self, one: Moving, prologue: Sequence[str], late: Collection[str]) -> bytes:
+        through = {(use.line, use.column): use.attribute for use in self._through_handles(one)}
 
         def receiver(line: int, column: int) -> str | None:
-            attribute = through.get((line, column))
-            return None if attribute is None else self.recipe.handle_for(attribute).name
+            if (line, column) not in through:
+                return None
+            return self.recipe.handle_for(through[line, column]).name
 
-        statement = f"from {self.recipe.source_module} import {', '.join(lazy)}" if lazy else None
-        return moved_text(self.source, method, self.facts[id(method.node)], receiver, statement)
+        edits = body_edits(
+            self.source,
+            self.shape.name,
+            self.names.package,
+            one,
+            self.recipe.host.name,
+            frozenset(late),
+            self.alias,
+        )
+        return moved_text(self.source, one, receiver, edits, prologue)
+
+    def _final(self, one: Moving) -> str:
+        lazy, late = self.imports.lazy.get(one.name, ()), self.imports.late.get(one.name, ())
+        module = self.recipe.source_module
+        prologue = [f"from {module} import {', '.join(lazy)}"] if lazy else []
+        prologue += [f"import {module} as {self.alias}"] if late else []
+        return self._moved(one, prologue, late).decode()
+
+    @cached_property
+    def alias(self) -> str:
+        """Local name under which moved code sees the worker module."""
+        taken = {
+            name
+            for one in self.moving
+            for node in ast.walk(one.node)
+            for name in (getattr(node, "id", None), getattr(node, "arg", None), getattr(node, "asname", None))
+        }
+        alias = f"{self.recipe.source_module.rpartition('.')[2]}_module"
+        while alias in taken:
+            alias += "_"
+        return alias
 
     # The two files.
 
-    def names(self) -> ModuleNames:
-        is_package = self.recipe.source_file.endswith("/__init__.py")
-        return ModuleNames(self.source, self.recipe.source_module, is_package)
-
-    def imports(self, names: ModuleNames) -> ImportPlan:
-        class_names = {m.name for m in self.shape.methods}
-        for statement in self.shape.node.body:
-            stored = (
-                n for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-            )
-            if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                class_names.update(n.id for n in stored)
+    @cached_property
+    def imports(self) -> ImportPlan:
         needs = []
-        for method in self.moving:
-            text = self._moved(method, None).decode()
+        for one in self.moving:
+            text = self._moved(one, (), ()).decode()
             code = f"if 1:\n{text}" if self.source.eol == b"\n" else f"if 1:\r\n{text}"
-            needs.append((method.node, needed_names(method.node, code)))
-        return plan_imports(needs, names, frozenset(class_names), self.recipe, self.tree)
+            needs.append((one.name, one.node, needed_names(one.node, one.name, code)))
+        return plan_imports(needs, self.names, self.tree, self._leads_back)
+
+    def _leads_back(self, module: str) -> bool:
+        return self._graph.chain(module) is not None
+
+    @cached_property
+    def _graph(self) -> ImportGraph:
+        return ImportGraph(self.tree, self.recipe.source_module)
 
     def _is_first_party(self, top: str) -> bool:
         return self.tree.is_dir(top) or self.tree.read(f"{top}.py") is not None
 
-    def _handler(self, found: tuple[Handle, ...], imports: ImportPlan, types: MemberTypes) -> bytes:
-        texts = [self._moved(m, imports.lazy.get(m.name)).decode() for m in self.moving]
+    def _handler(self, found: tuple[Handle, ...], types: MemberTypes) -> bytes:
         newline = self.source.eol.decode()
-        normalised = [text.replace(newline, "\n") for text in texts]
-        text = handler_text(self.recipe, found, imports, types.imports, normalised, self._is_first_party)
+        normalised = [self._final(one).replace(newline, "\n") for one in self.moving]
+        text = handler_text(self.recipe, found, self.imports, types.imports, normalised, self._is_first_party)
         return text.replace("\n", newline).encode()
 
-    def _stub(self, method: Method) -> Edit:
+    def _stub(self, one: Moving) -> Edit:
         source = self.source
-        start = source.offset(method.block_start)
-        end = source.offset(method.block_end + 1)
-        text = stub_text(source, method, self.facts[id(method.node)], self.recipe)
+        start = source.offset(one.method.block_start)
+        end = source.offset(one.method.block_end + 1)
+        text = stub_text(source, one, self.recipe)
         if not source.data[start:end].endswith(source.eol):
             text = text.removesuffix(source.eol)
         return Edit(start, end, text)
@@ -298,10 +405,8 @@ class _Cut:
 
     # What else could go wrong, and what the reader should know.
 
-    def _name_clashes(
-        self, names: ModuleNames, found: tuple[Handle, ...], imports: ImportPlan, types: MemberTypes
-    ) -> list[Refusal]:
-        recipe = self.recipe
+    def _name_clashes(self, found: tuple[Handle, ...], types: MemberTypes) -> list[Refusal]:
+        recipe, names, imports = self.recipe, self.names, self.imports
         refusals: list[Refusal] = []
         if recipe.handler_class in names.bindings:
             line = names.bindings[recipe.handler_class][0].node.lineno
@@ -310,7 +415,7 @@ class _Cut:
         bound: dict[str, ImportName] = {
             n: ImportName("typing", n) for n in ("Any", "Protocol", "TYPE_CHECKING")
         }
-        for item in sorted({*imports.runtime, *imports.typing, *types.imports}):
+        for item in sorted({*imports.runtime, *imports.typing, *types.imports}, key=str):
             other = bound.setdefault(item.bound, item)
             dotted = item.name is None and other.name is None and not (item.alias or other.alias)
             if item.bound in own or (other != item and not dotted):
@@ -319,7 +424,7 @@ class _Cut:
 
     def _replaced(self) -> list[Refusal]:
         """Moved methods that moved code calls and that some other file replaces on a worker."""
-        called = {u.attribute for m in self.moving for u in self.facts[id(m.node)].uses if u.kind == "call"}
+        called = {u.attribute for m in self.moving for u in m.facts.uses if u.kind == "call"}
         names = self._siblings & called
         if not names:
             return []
@@ -328,17 +433,25 @@ class _Cut:
 
     def _cycle(self, handler: bytes) -> list[Refusal]:
         overlay = OverlayTree(self.tree, {self.recipe.target_file: handler})
-        chain = chain_to(overlay, self.recipe.target_module, self.recipe.source_module)
+        chain = ImportGraph(overlay, self.recipe.source_module).chain(self.recipe.target_module)
         if chain is None:
             return []
         return [Refusal("MG105", self.recipe.target_file, 0, " imports ".join(chain))]
 
     def _recipe_notes(self, found: tuple[Handle, ...]) -> list[str]:
         used = {member.name for handle in found for member in handle.members}
-        used |= {u.attribute for m in self.moving for u in self.facts[id(m.node)].uses if u.attribute}
+        used |= {u.attribute for m in self.moving for u in m.facts.uses if u.attribute}
         return [
             f"recipe: {handle.name} lists {attribute}, which no moved method uses"
             for handle in self.recipe.handles
             for attribute in handle.attributes
             if attribute not in used
+        ]
+
+    def _stub_notes(self) -> list[str]:
+        return [
+            f"{one.label}: the stub is a plain method that returns the asynchronous generator, so "
+            "inspect.isasyncgenfunction() is False for it"
+            for one in self.moving
+            if one.is_async_generator
         ]

@@ -71,7 +71,7 @@ def handler_text(
     if typing:
         runtime.add(ImportName("typing", "TYPE_CHECKING"))
     head = [
-        f'"""{recipe.section} of {recipe.source_class}: cut out of {recipe.source_file}."""',
+        f'"""{recipe.what} of {recipe.source_class}: cut out of {recipe.source_file}."""',
         "",
         "from __future__ import annotations",
         "",
@@ -103,7 +103,7 @@ def _class_text(recipe: Recipe, handles: tuple[Handle, ...], methods: list[str])
         + made
     )
     doc = (
-        f'    """{recipe.section}, without state of its own.\n\n'
+        f'    """{recipe.what} of {recipe.source_class}, without state of its own.\n\n'
         "    Attributes stay on the worker and are looked up there at every use, so that rebinding,\n"
         '    deletion and hasattr() mean what they meant.\n    """\n'
     )

@@ -1,8 +1,9 @@
 """Which names moved code needs, and how the handler module may get each without importing the worker.
 
-Four answers: a *runtime* import copied from the worker; a *type-only* import; a *lazy* import from
+Five answers: a *runtime* import copied from the worker; a *type-only* import; a *lazy* import from
 the worker module at the start of the method (the name keeps the value that the worker has when the
-method is called, and no cycle arises); the worker's logger, made again under the same log name.
+method is called, and no cycle arises); a *late* read through the worker module, for a variable that
+functions rebind or that may not be bound; the worker's logger, made again under the same log name.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import ast
 import builtins
 import re
 import symtable
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -20,7 +21,6 @@ from migration.code.source import Source
 from migration.code.structure import FunctionNode
 from migration.code.tree import Tree
 from migration.errors import Refusal
-from migration.recipe import Recipe
 
 _FUTURE = "from __future__ import annotations\n"
 
@@ -60,6 +60,7 @@ class ImportPlan:
     runtime: set[ImportName] = field(default_factory=set)
     typing: set[ImportName] = field(default_factory=set)
     lazy: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    late: dict[str, tuple[str, ...]] = field(default_factory=dict)
     logger_lines: dict[str, str] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
 
@@ -211,18 +212,19 @@ def _rebinds(tree: Tree, module: str, name: str) -> bool:
     """True when `module` is in the tree and one of its functions rebinds its global `name`."""
     base = module.replace(".", "/")
     data = tree.read(f"{base}.py") or tree.read(f"{base}/__init__.py") or b""
-    if b"global" not in data:
-        return False
-    return any(name in node.names for node in ast.walk(ast.parse(data)) if isinstance(node, ast.Global))
+    return (
+        re.search(rb"^[ \t]+global[ \t][^\n]*\b%b\b" % re.escape(name).encode(), data, re.MULTILINE)
+        is not None
+    )
 
 
-def needed_names(node: FunctionNode, code: str) -> NeededNames:
-    """Free names of a method; `code` is its text at module level (decorators included, dedented).
+def needed_names(node: FunctionNode, moved_name: str, code: str) -> NeededNames:
+    """Free names of a method; `code` is its moved text at module level (decorators included, dedented).
 
     `symtable` under `from __future__ import annotations` sees exactly what runs.
     """
     table = symtable.symtable(_FUTURE + code, "<moved>", "exec")
-    function = next(child for child in table.get_children() if child.get_name() == node.name)
+    function = next(child for child in table.get_children() if child.get_name() == moved_name)
     at_call: set[str] = set()
     stack = [function]
     while stack:
@@ -261,46 +263,72 @@ def type_names(annotation: ast.expr) -> Iterator[str]:
 
 
 def plan_imports(
-    needs: Iterable[tuple[FunctionNode, NeededNames]],
+    needs: Iterable[tuple[str, FunctionNode, NeededNames]],
     names: ModuleNames,
-    class_names: frozenset[str],
-    recipe: Recipe,
     tree: Tree,
+    leads_back: Callable[[str], bool],
 ) -> ImportPlan:
-    """Decide for every needed name of every method; what cannot be had soundly is refused (MG013-MG016)."""
+    """Decide for every needed name of every method (given with its name in the handler).
+
+    `leads_back(module)` is True where importing the module runs the worker module: such names are
+    taken from the worker. What cannot be had soundly is refused (MG013, MG014, MG021).
+    """
     plan = ImportPlan()
     type_only: set[str] = set()
-    for node, needed in needs:
+    for moved_name, node, needed in needs:
         lazy: list[str] = []
+        late: list[str] = []
         for name in sorted(needed.at_definition):
             imports = names.runtime_import(name, tree) if name in names.bindings else ()
-            if name in class_names or imports is None:
+            if imports is None or any(leads_back(item.module) for item in imports):
                 message = f"{name} is read when the method is defined"
                 plan.refusals.append(Refusal("MG013", node.name, node.lineno, message))
             plan.runtime.update(imports or ())
         for name in sorted(needed.at_call):
             if name not in names.bindings:
                 if names.has_star and not hasattr(builtins, name):
-                    message = f"{name} comes from a star import"
-                    plan.refusals.append(Refusal("MG016", node.name, node.lineno, message))
-                continue
-            if name in names.rebound:
-                message = f"{name} is rebound with `global`; a call in between would not be seen"
-                plan.refusals.append(Refusal("MG014", node.name, node.lineno, message))
+                    late.append(name)
+            elif name in names.rebound or names.may_be_unbound(name):
+                late.append(name)
             elif (line := names.logger_line(name)) is not None:
                 plan.logger_lines[name] = line
                 plan.runtime.add(ImportName("logging"))
-            elif (imports := names.runtime_import(name, tree)) is not None:
+            elif (imports := names.runtime_import(name, tree)) is not None and not any(
+                leads_back(item.module) for item in imports
+            ):
                 plan.runtime.update(imports)
-            elif names.may_be_unbound(name):
-                message = f"{name}: the handler imports it on entry, even where the method would not need it"
-                plan.refusals.append(Refusal("MG021", node.name, node.lineno, message))
             else:
                 lazy.append(name)
+        plan.refusals += [
+            Refusal(code, node.name, node.lineno, f"{name}: {reason}")
+            for name in late
+            for code, reason in _late_hazards(node, name, names)
+        ]
         if lazy:
-            plan.lazy[node.name] = tuple(lazy)
+            plan.lazy[moved_name] = tuple(lazy)
+        if late:
+            plan.late[moved_name] = tuple(late)
         type_only |= needed.in_annotations
     for name in sorted(type_only):
         plan.typing.update(names.type_import(name) or ())
     plan.typing -= plan.runtime
     return plan
+
+
+def _late_hazards(node: FunctionNode, name: str, names: ModuleNames) -> Iterator[tuple[str, str]]:
+    """Why a module variable cannot be read through its module."""
+    code = "MG014" if name in names.rebound else "MG021"
+    for part in ast.walk(node):
+        if (
+            isinstance(part, ast.ExceptHandler)
+            and part.type is not None
+            and "NameError" in ast.unparse(part.type)
+        ):
+            yield code, "the method catches NameError, which a read through the module does not raise"
+        bound = {getattr(part, field, None) for field in ("arg", "name", "asname", "rest")}
+        if isinstance(part, ast.alias) and not part.asname:
+            bound = {part.name.partition(".")[0]}
+        if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load):
+            bound = {part.id}
+        if name in bound and not isinstance(part, ast.keyword):
+            yield code, "the method also has a variable of that name"

@@ -26,6 +26,7 @@ def outcome_json(outcome: CutOutcome, *, written: bool) -> dict[str, Any]:
                 }
                 for h in outcome.handles
             ],
+            "renames": outcome.proof.renames,
             "proof": dataclasses.asdict(outcome.proof),
             "notes": outcome.notes,
             "files": [change.path for change in outcome.changes],

@@ -7,71 +7,124 @@ of the new tree, stubs are found by reading the new worker again.
 from __future__ import annotations
 
 import ast
+import hashlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from migration.code.facts import is_static, own_scope, self_name
+from migration.code.facts import is_static, own_scope
 from migration.code.flakes import flakes
-from migration.code.source import Source
-from migration.code.structure import FunctionNode, Method, outline
+from migration.code.source import Source, read_source
+from migration.code.structure import ClassOutline, FunctionNode, Method, outline
 from migration.errors import MigrationError, Refusal
+from migration.move.inverse import Declared, Inverse
+from migration.move.moving import Moving, is_overload, moved_name
+from migration.move.scopes import scope_faults
 from migration.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Proof:
-    """What was verified. `renames` counts, per handle, the places where `self` became `self._handle`."""
+class Result:
+    """What the cut declares: the two files, and for each method (by its name in the handler) the names
+    that it imports lazily from the worker module, those that it reads late through `alias`."""
 
-    methods: int
+    worker: bytes
+    handler: bytes
+    lazy: Mapping[str, tuple[str, ...]]
+    late: Mapping[str, tuple[str, ...]]
+    alias: str
+    imports_removed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MethodProof:
+    """What differs between one method and its copy, and nothing else does.
+
+    `renames` counts, per handle, the places where `self` became `self._handle`; `rewrites` counts the
+    declared rewrites by kind; `body` is the SHA-256 of the original's tree.
+    """
+
+    name: str
+    moved_name: str
+    body: str
     renames: tuple[tuple[str, int], ...]
-    lazy_imports: tuple[tuple[str, tuple[str, ...]], ...]
+    lazy_imports: tuple[str, ...]
+    late_reads: tuple[str, ...]
+    rewrites: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was verified about a cut."""
+
+    details: tuple[MethodProof, ...]
     imports_removed: tuple[str, ...]
     comments: int
     bytes_untouched: int
 
+    @property
+    def methods(self) -> int:
+        return len(self.details)
+
+    @property
+    def renames(self) -> tuple[tuple[str, int], ...]:
+        total: Counter[str] = Counter()
+        for detail in self.details:
+            total.update(dict(detail.renames))
+        return tuple(sorted(total.items()))
+
 
 def prove(
-    recipe: Recipe,
-    before: Source,
-    moved: Sequence[Method],
-    worker: bytes,
-    handler: bytes,
-    lazy: Mapping[str, tuple[str, ...]],
-    removed: Collection[str],
+    recipe: Recipe, before: Source, moved: Sequence[Moving], result: Result
 ) -> Proof | tuple[Refusal, ...]:
     """A Proof, or every check that failed."""
-    refusals: list[Refusal] = []
     try:
-        for path, data in ((recipe.source_file, worker), (recipe.target_file, handler)):
+        for path, data in ((recipe.source_file, result.worker), (recipe.target_file, result.handler)):
             compile(data, path, "exec", dont_inherit=True)
-        after, new = Source(recipe.source_file, worker), Source(recipe.target_file, handler)
+        after = read_source(recipe.source_file, result.worker)
+        new = Source(recipe.target_file, result.handler)  # its own tree: the comparison edits it
     except (SyntaxError, ValueError, MigrationError) as error:
         return (Refusal("MG201", recipe.target_file, 0, str(error)),)
+    refusals: list[Refusal] = []
+    details: list[MethodProof] = []
     worker_shape = outline(after, recipe.source_class)
     handler_methods = {m.name: m for m in outline(new, recipe.handler_class).methods}
-    stubs = {m.name: m for m in worker_shape.methods if m.name in {method.name for method in moved}}
-    renames: Counter[str] = Counter()
-    for method in moved:
-        there = handler_methods.get(method.name)
-        if there is None or method.name not in stubs:
-            refusals.append(Refusal("MG202", method.name, method.first_line, "it is missing after the cut"))
+    stubs = _stubs(recipe, worker_shape, moved)
+    for one in moved:
+        there, stub = handler_methods.get(one.name), stubs.get(one.name)
+        if there is None or stub is None:
+            refusals.append(Refusal("MG202", one.label, one.method.first_line, "it is missing after the cut"))
             continue
-        inverse = _Inverse(recipe, there.node, handler_methods)
-        same = ast.dump(inverse.restored(lazy.get(method.name, ()))) == ast.dump(method.node)
-        faults = [("MG202", fault) for fault in inverse.stray] + [("MG202", "the trees differ")] * (not same)
-        renames.update(inverse.renames)
-        stub = stubs[method.name].node
-        if _signature(stub) != _signature(method.node):
+        inverse = Inverse(recipe, there.node, handler_methods)
+        lazy, late = result.lazy.get(one.name, ()), result.late.get(one.name, ())
+        restored = inverse.restored(lazy, result.alias if late else None)
+        declared = Declared(recipe, one, late, result.alias)
+        body = ast.dump(one.node)
+        faults = [("MG202", fault) for fault in inverse.stray]
+        if ast.dump(restored) != (ast.dump(declared.expected()) if declared.is_needed() else body):
+            faults.append(("MG202", "the trees differ"))
+        faults += [("MG202", f) for f in scope_faults(before, one, new, there, {*lazy, *late, result.alias})]
+        if _signature(stub.node, one) != _signature(one.node, one):
             faults.append(("MG206", "the signatures are not equal"))
-        if "\n".join(map(ast.unparse, stub.body)) != _stub_body(recipe, method):
+        if _forwarding(stub.node, one) != _stub_body(recipe, one):
             faults.append(("MG206", "the stub does not forward each argument as it came"))
-        refusals += [Refusal(code, method.name, method.first_line, fault) for code, fault in faults]
-    untouched = _outside(before, moved)
+        refusals += [Refusal(code, one.label, one.method.first_line, fault) for code, fault in faults]
+        details.append(
+            MethodProof(
+                one.label,
+                one.name,
+                hashlib.sha256(body.encode()).hexdigest(),
+                tuple(sorted(inverse.renames.items())),
+                lazy,
+                late,
+                tuple(sorted(declared.counts.items())),
+            )
+        )
+    untouched = _outside(before, [one.method for one in moved])
     if untouched != _outside(after, list(stubs.values())):
         refusals.append(Refusal("MG205", recipe.source_file, 0, "lines outside methods and imports differ"))
-    refusals += _import_delta(recipe, before, after, removed)
-    refusals += _name_delta(recipe, before, worker, handler)
+    refusals += _import_delta(recipe, before, after, result.imports_removed)
+    refusals += _name_delta(recipe, before, result.worker, result.handler)
     lost = Counter(c.text for c in before.comments)
     lost.subtract(c.text for source in (after, new) for c in source.comments)
     refusals += [
@@ -81,85 +134,32 @@ def prove(
     ]
     if refusals:
         return tuple(refusals)
-    return Proof(
-        len(moved),
-        tuple(sorted(renames.items())),
-        tuple(sorted(lazy.items())),
-        tuple(removed),
-        len(before.comments),
-        sum(map(len, untouched)),
-    )
+    return Proof(tuple(details), result.imports_removed, len(before.comments), sum(map(len, untouched)))
 
 
-class _Inverse(ast.NodeTransformer):
-    """Take `self.<handle>` back to `self` in a method of the handler.
-
-    `stray` lists every other use of self but the call of another method of the handler.
-    """
-
-    def __init__(self, recipe: Recipe, node: FunctionNode, methods: Collection[str]) -> None:
-        self._module = recipe.source_module
-        self._handles = {f"_{handle.name}" for handle in recipe.handles}
-        self._node = node
-        self._self = self_name(node)
-        self._methods = methods
-        self.renames: Counter[str] = Counter()
-        self.stray: list[str] = []
-
-    def restored(self, lazy: tuple[str, ...]) -> ast.AST:
-        """The method without its lazy import (which must be the declared one)."""
-        if lazy:
-            declared = f"from {self._module} import {', '.join(lazy)}"
-            first = next((i for i, s in enumerate(self._node.body[:2]) if ast.unparse(s) == declared), None)
-            self._node.body = [s for i, s in enumerate(self._node.body) if i != first]
-            if first is None:
-                self._node.body.append(ast.Pass())  # a declared import that is not there
-        return self.visit(self._node)
-
-    def _of_self(self, node: ast.AST) -> bool:
-        return isinstance(node, ast.Attribute) and self._is_self(node.value)
-
-    def _is_self(self, node: ast.AST) -> bool:
-        return self._self is not None and isinstance(node, ast.Name) and node.id == self._self
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        if self._of_self(node) and node.attr in self._handles and isinstance(node.ctx, ast.Load):
-            self.renames[node.attr[1:]] += 1
-            return node.value
-        return self.generic_visit(node)
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        if (
-            isinstance(node.func, ast.Attribute)
-            and self._of_self(node.func)
-            and node.func.attr in self._methods
-        ):
-            node.args = [self.visit(part) for part in node.args]
-            node.keywords = [self.visit(part) for part in node.keywords]
-            return node
-        return self.generic_visit(node)
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        if self._is_self(node):
-            self.stray.append(f"{node.id} stands for the handler at its line {node.lineno}")
-        return node
-
-    def _scope(self, node: ast.AST) -> ast.AST:
-        arguments = getattr(node, "args", None)
-        if node is not self._node and isinstance(arguments, ast.arguments):
-            if self._self in {child.arg for child in ast.walk(arguments) if isinstance(child, ast.arg)}:
-                # Another self: its attributes are its own. Defaults were evaluated outside.
-                arguments.defaults = [self.visit(part) for part in arguments.defaults]
-                arguments.kw_defaults = [part and self.visit(part) for part in arguments.kw_defaults]
-                return node
-        return self.generic_visit(node)
-
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = _scope
+def _stubs(recipe: Recipe, shape: ClassOutline, moved: Sequence[Moving]) -> dict[str, Method]:
+    """The definitions that now stand where the moved ones stood, by their names in the handler."""
+    wanted = {one.name: one for one in moved}
+    found: dict[str, Method] = {}
+    for method in shape.methods:
+        name = moved_name(method, recipe.source_class)
+        if name in wanted and wanted[name].label == method.name and not is_overload(method.node):
+            found[name] = method
+    return found
 
 
-def _stub_body(recipe: Recipe, method: Method) -> str:
-    """The one body that a stub of `method` may have, spelled by `ast.unparse`."""
-    node = method.node
+def _forwarding(stub: FunctionNode, one: Moving) -> str:
+    """The body of the stub without the copy of the docstring that it may have."""
+    body = list(stub.body)
+    if one.documented and ast.get_docstring(one.node, clean=False) is not None:
+        if ast.get_docstring(stub, clean=False) == ast.get_docstring(one.node, clean=False):
+            body = body[1:]
+    return "\n".join(map(ast.unparse, body))
+
+
+def _stub_body(recipe: Recipe, one: Moving) -> str:
+    """The one body that a stub of a method may have, spelled by `ast.unparse`."""
+    node = one.node
     arguments = node.args
     positional = [arg.arg for arg in (*arguments.posonlyargs, *arguments.args)]
     owner = recipe.handler_class
@@ -168,26 +168,28 @@ def _stub_body(recipe: Recipe, method: Method) -> str:
     passed = positional + [f"*{arg.arg}" for arg in (arguments.vararg,) if arg]
     passed += [f"{arg.arg}={arg.arg}" for arg in arguments.kwonlyargs]
     passed += [f"**{arg.arg}" for arg in (arguments.kwarg,) if arg]
-    call = f"{owner}.{node.name}({', '.join(passed)})"
+    call = f"{owner}.{one.name}({', '.join(passed)})"
     awaits = isinstance(node, ast.AsyncFunctionDef)
-    decorators = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
+    generates = any(isinstance(part, ast.Yield | ast.YieldFrom) for part in own_scope(node))
+    decorators = {name.rpartition(".")[2] for name in one.moving_decorators}
     if decorators & {"contextmanager", "asynccontextmanager"}:
         return f"{'async ' if awaits else ''}with {call} as value:\n    yield value"
-    if awaits:
+    if awaits and not generates:
         return f"return await {call}"
-    generates = any(isinstance(part, ast.Yield | ast.YieldFrom) for part in own_scope(node))
-    return f"return (yield from {call})" if generates else f"return {call}"
+    return f"return (yield from {call})" if generates and not awaits else f"return {call}"
 
 
-def _signature(node: FunctionNode) -> str:
+def _signature(node: FunctionNode, one: Moving) -> str:
+    """Everything that a caller or a decorator sees of a definition."""
+    managing = ("staticmethod", "contextmanager", "asynccontextmanager")
     kept = [
         ast.dump(decorator)
         for decorator in node.decorator_list
-        if ast.unparse(decorator).rpartition(".")[2]
-        in ("staticmethod", "contextmanager", "asynccontextmanager")
+        if one.staying or ast.unparse(decorator).rpartition(".")[2] in managing
     ]
+    kind = "FunctionDef" if one.is_async_generator else type(node).__name__
     returns = ast.dump(node.returns) if node.returns else ""
-    return " ".join([type(node).__name__, node.name, ast.dump(node.args), returns, *kept])
+    return " ".join([kind, node.name, ast.dump(node.args), returns, *kept])
 
 
 def _imports(source: Source) -> list[ast.Import | ast.ImportFrom]:
@@ -229,7 +231,7 @@ def _name_delta(recipe: Recipe, before: Source, worker: bytes, handler: bytes) -
     kept = flakes(worker, recipe.source_file) - old
     new = flakes(handler, recipe.target_file) - (old - flakes(worker, recipe.source_file))
     for flake in list(kept):
-        if flake.kind == "UnusedImport":
+        if flake.kind in ("UnusedImport", "RedefinedWhileUnused"):
             del kept[flake]  # a removal was considered and declined: see remove_orphans
     found = [(recipe.source_file, flake) for flake in kept] + [(recipe.target_file, flake) for flake in new]
     return [Refusal("MG203", path, 0, f"{flake.kind}: {flake.name}") for path, flake in sorted(found)]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from migration.code.facts import READING, WRITING, MethodFacts, SelfUse, dotted, is_static
 from migration.code.structure import ClassOutline, FunctionNode
+from migration.move.moving import mangled
 from migration.move.names import ImportName, ModuleNames, type_names
 from migration.recipe import HandleSpec, Recipe
 
@@ -43,8 +44,11 @@ class Member:
 
 @dataclass(frozen=True)
 class Handle:
+    """A handle with its members; `whole` cites where the worker itself is passed on through it."""
+
     spec: HandleSpec
     members: tuple[Member, ...]
+    whole: tuple[str, ...] = ()
 
 
 class MemberTypes:
@@ -53,12 +57,14 @@ class MemberTypes:
     def __init__(self, outline: ClassOutline, facts: Mapping[int, MethodFacts], names: ModuleNames) -> None:
         self.names = names
         self.imports: set[ImportName] = set()
+        self._needs: dict[str, set[ImportName]] = {}
         self._annotated: dict[str, ast.expr] = {}
         self._values: dict[str, list[tuple[ast.expr, FunctionNode | None]]] = {}
         self._class_level: set[str] = set()
         self._writes: dict[str, int] = {}
         self._init: set[str] = set()
-        self._methods = {method.name: method.node for method in outline.methods}
+        self._methods = {method.name: method.node for method in reversed(outline.methods)}
+        self._private: dict[str, str] = {}
         for statement in outline.node.body:
             self._note(statement, None, None)
         for method in outline.methods:
@@ -66,6 +72,8 @@ class MemberTypes:
             for node in ast.walk(method.node):
                 self._note(node, found.self_name, method.node)
             for use in found.uses:
+                if use.attribute and (private := mangled(use.attribute, outline.name)) != use.attribute:
+                    self._private[private] = use.attribute
                 if use.attribute and use.kind in ("write", "setattr"):
                     self._writes[use.attribute] = self._writes.get(use.attribute, 0) + 1
                     if method.name == "__init__":
@@ -106,7 +114,7 @@ class MemberTypes:
         """(type text, evidence) of an attribute; Any when the class does not say."""
         if name in self._annotated:
             text = self._importable(self._annotated[name])
-            return (text, "annotation") if text else ("Any", "annotation is not importable")
+            return self._written(text), "annotation" if text else "annotation is not importable"
         values = self._values.get(name, [])
         at_class = sum(method is None for _, method in values)
         if len(values) - at_class != self._writes.get(name, 0):
@@ -119,7 +127,7 @@ class MemberTypes:
         if len(plain) > 1:
             return "Any", "assigned " + ", ".join(plain)
         optional = "None" in texts and "None" not in plain[0] and not plain[0].startswith("Optional[")
-        return plain[0] + (" | None" if optional else ""), "assignment"
+        return self._written(plain[0]) + (" | None" if optional else ""), "assignment"
 
     def _importable(self, annotation: ast.expr) -> str | None:
         found: set[ImportName] = set()
@@ -128,11 +136,17 @@ class MemberTypes:
             if imports is None:
                 return None
             found.update(imports)
-        self.imports |= found
         try:
-            return ast.unparse(_Unquoted().visit(copy.deepcopy(annotation)))
+            text = ast.unparse(_Unquoted().visit(copy.deepcopy(annotation)))
         except SyntaxError:
             return None
+        self._needs.setdefault(text, set()).update(found)
+        return text
+
+    def _written(self, text: str | None) -> str:
+        """`text` as it goes into the module, with its imports noted; Any for None."""
+        self.imports |= self._needs.get(text or "", set())
+        return text or "Any"
 
     def _value_type(self, value: ast.expr, method: FunctionNode | None) -> str | None:
         if isinstance(value, ast.Constant):
@@ -153,19 +167,19 @@ class MemberTypes:
                 return self._importable(value.func)
         return None
 
-    def signature(self, node: FunctionNode, indent: str, width: int = 110) -> str:
+    def signature(self, node: FunctionNode, indent: str, name: str, width: int = 110) -> str:
         """`def` lines of a Protocol method with the exact parameters; what is not annotated is Any."""
         head = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
         parts = self._parameters(node.args, typed_first=is_static(node))
         if is_static(node):
             parts.insert(0, "self")
         plain = is_static(node) or not node.decorator_list  # any other decorator may change what comes back
-        result = (self._importable(node.returns) if node.returns and plain else None) or "Any"
-        line = f"{indent}{head} {node.name}({', '.join(parts)}) -> {result}: ..."
+        result = self._written(self._importable(node.returns) if node.returns and plain else None)
+        line = f"{indent}{head} {name}({', '.join(parts)}) -> {result}: ..."
         if len(line) <= width:
             return line
         inner = "".join(f"{indent}    {part},\n" for part in parts)
-        return f"{indent}{head} {node.name}(\n{inner}{indent}) -> {result}: ..."
+        return f"{indent}{head} {name}(\n{inner}{indent}) -> {result}: ..."
 
     def _parameters(self, arguments: ast.arguments, *, typed_first: bool) -> list[str]:
         positional = [*arguments.posonlyargs, *arguments.args]
@@ -187,23 +201,28 @@ class MemberTypes:
         return parts
 
     def _parameter(self, arg: ast.arg) -> str:
-        return f"{arg.arg}: {(self._importable(arg.annotation) if arg.annotation else None) or 'Any'}"
+        return f"{arg.arg}: {self._written(self._importable(arg.annotation) if arg.annotation else None)}"
 
     def member(self, name: str, uses: Iterable[tuple[str, SelfUse]]) -> Member:
         """The Protocol member for all uses of one attribute."""
         cited = tuple(uses)
         written = any(use.kind in WRITING or use.kind in ("delete", "delattr") for _, use in cited)
         used_by = tuple(f"{method}:{use.line}" for method, use in cited)
-        node = self._methods.get(name)
-        decorators = {getattr(d, "id", "") for d in node.decorator_list} if node is not None else set()
-        if node is not None and not written and "property" not in decorators:
-            return Member(name, self.signature(node, "    "), False, False, "definition", used_by)
-        if node is not None and "property" in decorators:
-            text, evidence = (self._importable(node.returns) if node.returns else None) or "Any", "property"
+        own = self._private.get(name, name)
+        node = self._methods.get(own)
+        decorators = [dotted(d) for d in node.decorator_list] if node is not None else []
+        is_property = any(decorator.endswith("property") for decorator in decorators)
+        if node is not None and not written and not is_property:
+            return Member(name, self.signature(node, "    ", name), False, False, "definition", used_by)
+        if node is not None and is_property:
+            text, evidence = (
+                self._written(self._importable(node.returns) if node.returns else None),
+                "property",
+            )
         else:
-            text, evidence = self.of(name)
+            text, evidence = self.of(own)
         body = f"    {name}: {text}" if written else f"    @property\n    def {name}(self) -> {text}: ..."
-        return Member(name, body, written, self.is_lazy(name), evidence, used_by)
+        return Member(name, body, written, self.is_lazy(own), evidence, used_by)
 
 
 class _Unquoted(ast.NodeTransformer):
@@ -222,19 +241,32 @@ def _rebinds(method: FunctionNode, name: str) -> bool:
     )
 
 
-def handles(recipe: Recipe, uses: Iterable[tuple[str, SelfUse]], types: MemberTypes) -> tuple[Handle, ...]:
-    """The handles of a recipe with their members, in the recipe's order; unused handles are left out."""
+def handles(
+    recipe: Recipe, uses: Iterable[tuple[str, SelfUse]], types: MemberTypes, *, always: bool = False
+) -> tuple[Handle, ...]:
+    """The handles of a recipe with their members, in the recipe's order; unused handles are left out.
+
+    `always` keeps the host even so (`super()` needs it).
+    """
     by_name: dict[str, list[tuple[str, SelfUse]]] = {}
+    whole: dict[str, list[str]] = {}
     for method, use in uses:
-        assert use.attribute is not None
-        by_name.setdefault(use.attribute, []).append((method, use))
+        if use.attribute is None:
+            whole.setdefault(recipe.host.name, []).append(f"{method}:{use.line}")
+        else:
+            by_name.setdefault(use.attribute, []).append((method, use))
     found: list[Handle] = []
     for spec in recipe.handles:
         names = sorted(name for name in by_name if recipe.handle_for(name) is spec)
         # hasattr() alone needs no member: the question is put to the object.
-        asked = [name for name in names if any(use.kind in _NEEDS_MEMBER for _, use in by_name[name])]
-        if names:
-            found.append(Handle(spec, tuple(types.member(name, by_name[name]) for name in asked)))
+        asked = [
+            name
+            for name in names
+            if not hasattr(object, name) and any(use.kind in _NEEDS_MEMBER for _, use in by_name[name])
+        ]
+        if names or spec.name in whole or (spec.rest and always):
+            members = tuple(types.member(name, by_name[name]) for name in asked)
+            found.append(Handle(spec, members, tuple(dict.fromkeys(whole.get(spec.name, ())))))
     return tuple(found)
 
 
@@ -242,10 +274,14 @@ def protocol_text(handle: Handle) -> str:
     """Source of one Protocol; attributes that the handler writes are plain, the others read-only."""
     lazy = [member.name for member in handle.members if member.lazy]
     doc = f'    """{handle.spec.doc}'
+    notes = []
     if lazy:
-        note = f"Created on first use, so hasattr() may be False: {', '.join(lazy)}."
-        doc += "\n\n" + textwrap.fill(note, 106, initial_indent="    ", subsequent_indent="    ") + "\n    "
-    parts = [f"class {handle.spec.protocol}(Protocol):", doc + '"""']
+        notes.append(f"Created on first use, so hasattr() may be False: {', '.join(lazy)}.")
+    if handle.whole:
+        notes.append(f"Passed on whole, so it must be the worker itself: {', '.join(handle.whole)}.")
+    for note in notes:
+        doc += "\n\n" + textwrap.fill(note, 106, initial_indent="    ", subsequent_indent="    ")
+    parts = [f"class {handle.spec.protocol}(Protocol):", doc + ("\n    " if notes else "") + '"""']
     attributes = [member.text for member in handle.members if member.written]
     if attributes:
         parts += ["", *attributes]

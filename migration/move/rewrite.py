@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import bisect
 import tokenize
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from migration.code.facts import MethodFacts, is_static
-from migration.code.source import Source
-from migration.code.structure import FunctionNode, Method
-from migration.move.rules import ASYNC_CONTEXT_MANAGERS, CONTEXT_MANAGERS, decorator_names, yields
+from migration.code.facts import is_static
+from migration.code.source import Comment, Source
+from migration.code.structure import FunctionNode
+from migration.move.body import LineEdit
+from migration.move.moving import (
+    ASYNC_CONTEXT_MANAGERS,
+    CONTEXT_MANAGERS,
+    Moving,
+    decorator_name,
+    default_of,
+    yields,
+)
 from migration.recipe import Recipe
 
 WIDTH = 110
@@ -43,40 +52,78 @@ def reindent(
 
 def moved_text(
     source: Source,
-    method: Method,
-    facts: MethodFacts,
+    moving: Moving,
     receiver: Callable[[int, int], str | None],
-    lazy_import: str | None,
+    edits: Iterable[LineEdit],
+    prologue: Sequence[str],
 ) -> bytes:
     """The method as it stands in the handler, indented by four spaces.
 
     `receiver(line, column)` names the handle through which the self at that position goes, None to
-    leave it; `lazy_import` is a statement to put first in the body.
+    leave it; `edits` are further declared rewrites; `prologue` are statements to put first in the body.
     """
-    insertions: dict[int, list[tuple[int, bytes]]] = {}
+    facts, node = moving.facts, moving.node
+    changes: dict[int, list[LineEdit]] = {}
+    for declared in (*edits, *_head_edits(moving)):
+        changes.setdefault(declared.line, []).append(declared)
     for use in facts.uses:
         if (handle := receiver(use.line, use.column)) is not None:
             column = use.column + len((facts.self_name or "").encode())
-            insertions.setdefault(use.line, []).append((column, f"._{handle}".encode()))
-    base = source.indent_of(method.node.lineno)
-    prologue: dict[int, list[bytes]] = {}
-    if lazy_import is not None:
-        line, inside = _prologue(source, method.node)
+            changes.setdefault(use.line, []).append(LineEdit(use.line, column, 0, f"._{handle}".encode()))
+    base = source.indent_of(node.lineno)
+    dropped = {
+        line
+        for decorator in moving.staying
+        for line in range(decorator.lineno, (decorator.end_lineno or decorator.lineno) + 1)
+    }
+    opening: dict[int, list[bytes]] = {}
+    if prologue:
+        line, inside = _prologue(source, node)
         if inside is None:
-            indent = source.indent_of(method.node.body[-1].lineno)
-            prologue[line] = [indent + lazy_import.encode() + source.eol]
+            indent = source.indent_of(node.body[-1].lineno)
+            opening[line] = [indent + statement.encode() + source.eol for statement in prologue]
             if not source.lines[line - 1].lstrip().startswith((b"from ", b"import ", source.eol)):
-                prologue[line].append(source.eol)
+                opening[line].append(source.eol)
         else:
-            insertions.setdefault(line, []).append((inside, f"{lazy_import}; ".encode()))
+            text = "".join(f"{statement}; " for statement in prologue).encode()
+            changes.setdefault(line, []).append(LineEdit(line, inside, 0, text))
 
     def edit(line: int) -> list[bytes]:
         text = source.lines[line - 1]
-        for column, inserted in sorted(insertions.get(line, ()), reverse=True):
-            text = text[:column] + inserted + text[column:]
-        return [*prologue.get(line, ()), text]
+        if line in dropped:
+            return [_comment_of(source, line)] if line in _comment_lines(source) else []
+        for change in sorted(changes.get(line, ()), key=lambda change: change.column, reverse=True):
+            text = text[: change.column] + change.text + text[change.column + change.length :]
+        return [*opening.get(line, ()), text]
 
-    return reindent(source, method.block_start, method.block_end, base, edit)
+    return reindent(source, moving.method.block_start, moving.method.block_end, base, edit)
+
+
+@lru_cache(maxsize=4)
+def _comment_lines(source: Source) -> dict[int, Comment]:
+    return {comment.line: comment for comment in source.comments}
+
+
+def _comment_of(source: Source, line: int) -> bytes:
+    """The comment that follows a decorator, on a line of its own: the decorator stays, its comment moves."""
+    indent = source.indent_of(line)
+    return indent + _comment_lines(source)[line].text.encode() + source.eol
+
+
+def _head_edits(moving: Moving) -> Iterator[LineEdit]:
+    """The definition's name in the handler, and its parameters without defaults where these stay."""
+    node = moving.node
+    if moving.name != node.name:
+        yield LineEdit(node.lineno, _name_column(moving), len(node.name.encode()), moving.name.encode())
+    if moving.bare:
+        for arg, default in default_of(node):
+            start = arg.end_col_offset or 0
+            yield LineEdit(arg.lineno, start, (default.end_col_offset or start) - start, b"")
+
+
+def _name_column(moving: Moving) -> int:
+    words = "async def " if isinstance(moving.node, ast.AsyncFunctionDef) else "def "
+    return moving.node.col_offset + len(words)
 
 
 @lru_cache(maxsize=4)
@@ -145,17 +192,18 @@ def _first_token(source: Source, line: int) -> int:
     return bisect.bisect_left(_token_lines(source), line)
 
 
-def stub_text(source: Source, method: Method, facts: MethodFacts, recipe: Recipe) -> bytes:
+def stub_text(source: Source, moving: Moving, recipe: Recipe) -> bytes:
     """The delegating method that stays on the worker, with the exact signature of the original."""
-    node = method.node
-    indent = source.indent_of(method.first_line).decode()
+    node, facts = moving.node, moving.facts
+    indent = source.indent_of(moving.method.first_line).decode()
     unit = _indent_unit(source, node, indent)
     eol = source.eol.decode()
-    decorators = decorator_names(method)
+    decorators = moving.moving_decorators
     kept = [
-        f"{indent}@{source.segment(expression).decode()}{eol}"
-        for expression, name in zip(node.decorator_list, decorators, strict=True)
-        if name == "staticmethod" or name in CONTEXT_MANAGERS | ASYNC_CONTEXT_MANAGERS
+        f"{indent}@{_uncommented(source, expression)}{eol}"
+        for expression in node.decorator_list
+        if expression in moving.staying
+        or decorator_name(expression) in {"staticmethod"} | CONTEXT_MANAGERS | ASYNC_CONTEXT_MANAGERS
     ]
     target = (
         recipe.handler_class if is_static(node) else f"{recipe.handler_class}.for_worker({facts.self_name})"
@@ -164,25 +212,44 @@ def stub_text(source: Source, method: Method, facts: MethodFacts, recipe: Recipe
     inner = indent + unit
 
     def statement(prefix: str, suffix: str) -> str:
-        line = f"{inner}{prefix}{target}.{node.name}({', '.join(arguments)}){suffix}{eol}"
+        line = f"{inner}{prefix}{target}.{moving.name}({', '.join(arguments)}){suffix}{eol}"
         if len(line.expandtabs(4).rstrip()) <= WIDTH:
             return line
         wrapped = "".join(f"{inner}{unit}{argument},{eol}" for argument in arguments)
-        return f"{inner}{prefix}{target}.{node.name}({eol}{wrapped}{inner}){suffix}{eol}"
+        return f"{inner}{prefix}{target}.{moving.name}({eol}{wrapped}{inner}){suffix}{eol}"
 
-    asynchronous = type(node).__name__ == "AsyncFunctionDef"
+    asynchronous = isinstance(node, ast.AsyncFunctionDef) and not moving.is_async_generator
     if (CONTEXT_MANAGERS | ASYNC_CONTEXT_MANAGERS) & set(decorators):
         body = (
             statement("async with " if asynchronous else "with ", " as value:")
             + f"{inner}{unit}yield value{eol}"
         )
+    elif moving.is_async_generator:
+        body = statement("return ", "")
     elif asynchronous:
         body = statement("return await ", "")
-    elif yields(method):
+    elif yields(node):
         body = statement("return (yield from ", ")")
     else:
         body = statement("return ", "")
-    return "".join((*kept, f"{indent}{signature_text(source, node).decode()}:{eol}", body)).encode()
+    signature = signature_text(source, node).decode()
+    if moving.is_async_generator:
+        signature = signature.removeprefix("async").lstrip()
+    docstring = ""
+    if moving.documented and has_docstring(node):
+        docstring = f"{inner}{source.segment(node.body[0]).decode()}{eol}"
+    return "".join((*kept, f"{indent}{signature}:{eol}", docstring, body)).encode()
+
+
+def _uncommented(source: Source, node: ast.expr) -> str:
+    """The text of a decorator; comments inside it move with the body."""
+    lines = source.segment(node).decode().split("\n")
+    for comment in source.comments:
+        if node.lineno <= comment.line < (node.end_lineno or node.lineno):
+            index = comment.line - node.lineno
+            head, _, tail = lines[index].rpartition(comment.text)
+            lines[index] = head.rstrip() + tail
+    return "\n".join(line for line in lines if line.strip())
 
 
 def _indent_unit(source: Source, node: FunctionNode, indent: str) -> str:

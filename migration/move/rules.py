@@ -5,16 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from migration.code.facts import MethodFacts, dotted, is_static, own_scope, parameters
+from migration.code.facts import dotted, is_static, parameters
 from migration.code.source import Source
 from migration.code.structure import ClassOutline, Method
 from migration.errors import Refusal
+from migration.move.body import import_span, may_name_class, super_calls
+from migration.move.moving import Moving, decorator_name, default_of, is_overload
 from migration.recipe import Recipe
 
-CONTEXT_MANAGERS = frozenset(("contextmanager", "contextlib.contextmanager"))
-ASYNC_CONTEXT_MANAGERS = frozenset(("asynccontextmanager", "contextlib.asynccontextmanager"))
-GRAD_MODES = frozenset(("torch.no_grad", "torch.inference_mode"))
-_MOVABLE_DECORATORS = CONTEXT_MANAGERS | ASYNC_CONTEXT_MANAGERS | GRAD_MODES | {"staticmethod"}
+_READS_SOURCE = frozenset(("script", "jit", "njit"))
 _FRAME_CALLS = frozenset(
     (
         "sys._getframe",
@@ -31,76 +30,68 @@ _MODULE_DUNDERS = frozenset(("__name__", "__file__", "__package__", "__spec__", 
 _IDENTIFIER_FIELDS = ("id", "arg", "attr", "name", "asname", "rest")
 
 
-def decorator_names(method: Method) -> tuple[str, ...]:
-    """Dotted names of the decorators, of the called ones too; "" for anything else."""
-    return tuple(
-        dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
-        for decorator in method.node.decorator_list
-    )
-
-
-def yields(method: Method) -> bool:
-    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own_scope(method.node))
-
-
 def method_refusals(
-    source: Source, outline: ClassOutline, method: Method, facts: MethodFacts, recipe: Recipe
+    source: Source, outline: ClassOutline, moving: Moving, recipe: Recipe
 ) -> tuple[Refusal, ...]:
     """Every reason why this definition cannot move; empty when it can."""
     found = [
-        *_definition(outline, method, facts, recipe),
-        *_body(method),
-        *_self_uses(source, method, facts),
+        *_definition(source, outline, moving, recipe),
+        *_body(source, outline, moving),
+        *_self_uses(source, moving),
     ]
-    return tuple(Refusal(code, method.name, line, message) for code, line, message in sorted(set(found)))
+    return tuple(Refusal(code, moving.label, line, message) for code, line, message in sorted(set(found)))
 
 
 _Found = Iterator[tuple[str, int, str]]
 
 
-def _definition(outline: ClassOutline, method: Method, facts: MethodFacts, recipe: Recipe) -> _Found:
-    node, name, line = method.node, method.name, method.node.lineno
-    others = [other.node.lineno for other in outline.definitions(name) if other.node is not node]
-    assigned = [
-        statement.lineno
-        for statement in outline.node.body
-        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign)
-        and any(isinstance(t, ast.Name) and t.id == name for t in ast.walk(statement) if _is_store(t))
-    ]
-    if others or assigned:
-        where = ", ".join(map(str, [*others, *assigned]))
+def _definition(source: Source, outline: ClassOutline, moving: Moving, recipe: Recipe) -> _Found:
+    node, name, line, facts = moving.node, moving.label, moving.node.lineno, moving.facts
+    if rivals := _rivals(outline, moving.method):
+        where = ", ".join(map(str, rivals))
         yield "MG007", line, f"{name} is also defined at line {where}; the last definition wins"
-    if method.conditional:
-        yield "MG008", line, f"{name} is defined under if/try/with in the class body"
-    if name.startswith("__") and name.endswith("__"):
-        yield "MG009", line, f"{name} is looked up on the class"
-    for decorator in decorator_names(method):
-        if decorator not in _MOVABLE_DECORATORS and decorator not in recipe.decorators:
-            yield "MG006", line, f"@{decorator or '<expression>'}"
-    if yields(method) and isinstance(node, ast.AsyncFunctionDef):
-        if not ASYNC_CONTEXT_MANAGERS & set(decorator_names(method)):
-            yield "MG017", line, f"async def {name} yields"
+    if name == "__del__":
+        yield "MG009", line, "when the interpreter ends, the stub may find no handler any more"
+    for decorator in node.decorator_list:
+        dotted_name = decorator_name(decorator)
+        if dotted_name.rpartition(".")[2] in _READS_SOURCE:
+            yield "MG006", line, f"@{dotted_name} reads the source of what it decorates"
     if facts.self_name is None and not is_static(node):
         yield "MG010", line, f"{name} takes no positional parameter"
     reserved = {f"_{handle.name}" for handle in recipe.handles} | {"for_worker"}
-    if name in reserved:
-        yield "MG019", line, f"{name} is an attribute of the handler itself"
+    if moving.name in reserved:
+        yield "MG019", line, f"{moving.name} is an attribute of the handler itself"
     if recipe.handler_class in parameters(node.args):
         yield "MG019", line, f"parameter {recipe.handler_class} would hide the handler class in the stub"
-    defaults = [*node.args.defaults, *node.args.kw_defaults]
-    if not all(default is None or _is_value(default) for default in defaults):
-        yield "MG020", line, "stub and handler would each make one"
+    if moving.bare and any(
+        arg.lineno != default.end_lineno or b"#" in source.lines[arg.lineno - 1]
+        for arg, default in default_of(node)
+    ):
+        yield "MG020", line, "a default that must stay on the stub covers several lines"
     if facts.self_name is not None:
         for inner in ast.walk(node):
             if _binds(inner, facts.self_name):
                 yield "MG010", getattr(inner, "lineno", line), f"{facts.self_name} is bound again"
 
 
-def _is_value(default: ast.expr) -> bool:
-    """A default that is the same wherever it is evaluated: constants, names, and tuples of them."""
-    if isinstance(default, ast.Tuple | ast.UnaryOp | ast.BinOp):
-        return all(_is_value(part) for part in ast.iter_child_nodes(default) if isinstance(part, ast.expr))
-    return isinstance(default, ast.Constant) or bool(dotted(default))
+def _rivals(outline: ClassOutline, method: Method) -> list[int]:
+    """Lines of other bindings of the name that are neither accessors of one property nor overloads."""
+    name = method.name
+    definitions = outline.definitions(name)
+    others = [other for other in definitions if other.node is not method.node]
+    friends = all(
+        index == 0 or any(dotted(d).rpartition(".")[0] == name for d in other.node.decorator_list)
+        for index, other in enumerate(definitions)
+    ) and not any(other.conditional for other in definitions)
+    overloads = all(is_overload(other.node) for other in others) and method.node is definitions[-1].node
+    assigned = [
+        statement.lineno
+        for statement in outline.node.body
+        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign)
+        and any(isinstance(t, ast.Name) and t.id == name for t in ast.walk(statement) if _is_store(t))
+    ]
+    clashing = [] if (friends or overloads) else [other.node.lineno for other in others]
+    return [*clashing, *assigned]
 
 
 def _is_store(node: ast.AST) -> bool:
@@ -123,51 +114,51 @@ def _binds(node: ast.AST, name: str) -> bool:
     )
 
 
-def _body(method: Method) -> _Found:
+def _body(source: Source, outline: ClassOutline, moving: Moving) -> _Found:
     """Hazards that depend on the class or module in which the code is compiled."""
-    stack: list[tuple[ast.AST, bool]] = [(method.node, False)]
+    node = moving.node
+    own_supers = {id(call.func) for call in super_calls(moving)} if may_name_class(source, outline) else set()
+    stack: list[tuple[ast.AST, bool]] = [(node, False)]
     while stack:
-        node, nested_class = stack.pop()
-        inside = nested_class or isinstance(node, ast.ClassDef)
-        stack += [(child, inside) for child in ast.iter_child_nodes(node)]
-        line = getattr(node, "lineno", method.node.lineno)
+        part, nested_class = stack.pop()
+        inside = nested_class or isinstance(part, ast.ClassDef)
+        stack += [(child, inside) for child in ast.iter_child_nodes(part)]
+        line = getattr(part, "lineno", node.lineno)
         if not nested_class:
             # A nested class has its own __class__ cell and mangles by its own name, wherever it stands.
-            if isinstance(node, ast.Name) and node.id in ("super", "__class__"):
-                yield "MG001", line, node.id
-            names = [getattr(node, field, None) for field in _IDENTIFIER_FIELDS]
-            for name in (*names, *getattr(node, "names", ())):
-                if isinstance(name, str) and name.startswith("__") and not name.endswith("__"):
-                    yield "MG002", line, name
-        if isinstance(node, ast.Global):
-            yield "MG003", line, f"global {', '.join(node.names)}"
-        elif isinstance(node, ast.ImportFrom) and node.level:
-            yield "MG015", line, f"from {'.' * node.level}{node.module or ''} import ..."
-        elif isinstance(node, ast.Name) and node.id in _MODULE_DUNDERS:
-            yield "MG011", line, f"{node.id} names the module it stands in"
-        elif isinstance(node, ast.keyword) and node.arg == "stacklevel":
+            if isinstance(part, ast.Name):
+                if part.id == "__class__" or (part.id == "super" and id(part) not in own_supers):
+                    yield "MG001", line, part.id
+            if part is not node and not isinstance(part, ast.Attribute):
+                names = [getattr(part, field, None) for field in _IDENTIFIER_FIELDS]
+                for name in (*names, *getattr(part, "names", ())):
+                    if isinstance(name, str) and name.startswith("__") and not name.endswith("__"):
+                        yield "MG002", line, name
+        if isinstance(part, ast.Global):
+            yield "MG003", line, f"global {', '.join(part.names)}"
+        elif isinstance(part, ast.ImportFrom) and part.level and import_span(source, part) is None:
+            yield "MG015", line, f"from {'.' * part.level}{part.module or ''} import ..."
+        elif isinstance(part, ast.Name) and part.id in _MODULE_DUNDERS:
+            yield "MG011", line, f"{part.id} names the module it stands in"
+        elif isinstance(part, ast.keyword) and part.arg == "stacklevel":
             yield "MG011", line, "stacklevel counts frames, and the stub adds one"
-        elif isinstance(node, ast.Call):
-            path = dotted(node.func)
-            if path in _FRAME_CALLS or (path in ("vars", "dir") and not node.args):
+        elif isinstance(part, ast.Call):
+            path = dotted(part.func)
+            if path in _FRAME_CALLS or (path in ("vars", "dir") and not part.args):
                 yield "MG011", line, f"{path}() sees the frame it is called in"
 
 
-def _self_uses(source: Source, method: Method, facts: MethodFacts) -> _Found:
-    name = (facts.self_name or "").encode()
-    for use in facts.uses:
-        if use.kind == "escape":
-            yield "MG004", use.line, f"{facts.self_name} itself is passed, stored or returned"
-        elif use.kind == "dynamic":
-            yield "MG005", use.line, "attribute name is computed"
+def _self_uses(source: Source, moving: Moving) -> _Found:
+    name = (moving.facts.self_name or "").encode()
+    for use in moving.facts.uses:
         text = source.lines[use.line - 1]
         if text[use.column : use.column + len(name)] != name:
             yield "MG018", use.line, "position inside a string is not exact on this Python"
-    for node in ast.walk(method.node):
+    for node in ast.walk(moving.node):
         if isinstance(node, ast.JoinedStr):
             for before, part in zip(node.values, node.values[1:], strict=False):
                 if isinstance(part, ast.FormattedValue) and isinstance(before, ast.Constant):
-                    if _is_debug_label(source, str(before.value), part.value, facts.self_name):
+                    if _is_debug_label(source, str(before.value), part.value, moving.facts.self_name):
                         yield "MG012", node.lineno, "the label of an f-string `=` would change"
 
 

@@ -29,6 +29,26 @@ def spelled(traced: Traced, names: ModuleNames) -> tuple[str, frozenset[ImportNa
     return ast.unparse(_Renamed(short).visit(ast.parse(traced.text, mode="eval")).body), frozenset(imports)
 
 
+def with_trace(
+    text: str, evidence: str, traced: Traced | None, names: ModuleNames
+) -> tuple[str, str, frozenset[ImportName]]:
+    """(type, evidence, further imports) of a place that the class types as `text`, given what was traced.
+
+    The class goes first: a trace fills in only where its type has an Any that nobody wrote down. It may
+    not make a type narrower than the assignments are: `| None` stays, and so does Any where the class
+    itself assigns several types.
+    """
+    kept = (text, evidence, frozenset[ImportName]())
+    said = evidence in ("annotation", "definition", "property") and text != "Any"
+    if traced is None or said or "Any" not in text or evidence.startswith("assigned "):
+        return kept
+    found = spelled(traced, names)
+    if found is None:
+        return text, f"{evidence}; {traced.evidence}", frozenset()
+    optional = text.endswith("| None") and not found[0].endswith("| None")
+    return found[0] + " | None" * optional, traced.evidence, found[1]
+
+
 def _one(module: str, name: str, names: ModuleNames, taken: frozenset[str]) -> tuple[str, ImportName]:
     outer, dot, inner = name.partition(".")
     bound = [binding for found in names.bindings.values() for binding in found if binding.imported]

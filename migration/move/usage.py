@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from migration.code.facts import dotted
 from migration.code.tree import Tree
-from migration.recipe import Recipe, module_name
+from migration.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,27 @@ def borrowed(tree: Tree, recipe: Recipe, names: Collection[str]) -> dict[str, st
     """
     if not names:
         return {}
-    worker = recipe.source_module.rpartition(".")[2].encode()
+    parent, _, leaf = (part.encode() for part in recipe.source_module.rpartition("."))
+    mention = _mention(parent.rpartition(b".")[2], leaf)
+    wanted = re.compile(rb"\b(?:" + b"|".join(re.escape(name).encode() for name in sorted(names)) + rb")\b")
     found: dict[str, str] = {}
     for path in tree.python_files():
-        if path in (recipe.source_file, recipe.target_file) or module_name(path) == recipe.source_module:
+        if path in (recipe.source_file, recipe.target_file):
             continue
         data = tree.read(path) or b""
-        if worker in data:
-            for name in names:
-                if re.search(rb"\b" + re.escape(name).encode() + rb"\b", data):
-                    found.setdefault(name, path)
+        if leaf in data and mention.search(data):
+            for name in wanted.findall(data):
+                found.setdefault(name.decode(), path)
     return found
+
+
+def _mention(package: bytes, leaf: bytes) -> re.Pattern[bytes]:
+    """How a file speaks of module `leaf` of `package`: `package.leaf`, `.leaf import`, `package import leaf`."""
+    leaf, package = re.escape(leaf), re.escape(package)
+    if not package:
+        return re.compile(rb"\b" + leaf + rb"\b")
+    listed = rb"\s+import\s*(?:\([^)]*|[^\n]*)\b" + leaf + rb"\b"
+    return re.compile(
+        rb"\b%b\s*\.\s*%b\b|\.%b\s+import\b|\bfrom\s+(?:[\w.]*\b%b|\.+)%b"
+        % (package, leaf, leaf, package, listed)
+    )

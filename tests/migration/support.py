@@ -16,6 +16,7 @@ RECIPE = Recipe(
     target_file="app/parts/cache.py",
     handler_class="CacheManager",
     handles=(HandleSpec("worker", "WorkerView", "What the section needs from its worker.", (), True),),
+    siblings="handler",
 )
 
 

@@ -90,12 +90,12 @@ def test_refusal_exits_2_writes_nothing_and_names_a_way_out(tmp_path: Path):
     shutil.copytree(GOLDEN / "refusals" / "before", tmp_path / "tree")
     run = migrate("port", GOLDEN / "refusals" / "slice.toml", "--cut", "--root", tmp_path / "tree")
     assert run.returncode == 2
-    assert "MG001" in run.stdout and "call the base class by name" in run.stdout
+    assert "MG001" in run.stdout and "list the method in `stays`" in run.stdout
     assert files(tmp_path / "tree") == files(GOLDEN / "refusals" / "before")
     run = migrate("port", GOLDEN / "refusals" / "slice.toml", "--cut", "--root", tmp_path / "tree", "--json")
     first = json.loads(run.stdout)["refusals"][0]
     assert run.returncode == 2
-    assert (first["code"], first["where"], first["line"]) == ("MG001", "close", 37) and first["way_out"]
+    assert (first["code"], first["where"], first["line"]) == ("MG001", "own_class", 36) and first["way_out"]
 
 
 def test_json_carries_members_with_evidence_and_the_patch(tree: Path):
@@ -107,7 +107,8 @@ def test_json_carries_members_with_evidence_and_the_patch(tree: Path):
     (pool,) = [member for member in pools["members"] if member["name"] == "pool"]
     assert pool["written"] and pool["evidence"] == "annotation" and "ensure:32" in pool["used_by"]
     assert outcome["diff"].startswith("diff --git a/app/parts/cache.py")
-    assert dict(outcome["proof"]["renames"]) == {"pools": 7, "tables": 4, "worker": 3}
+    assert dict(outcome["renames"]) == {"pools": 7, "tables": 4, "worker": 3}
+    assert [detail["name"] for detail in outcome["proof"]["details"]] == outcome["methods"]
 
 
 @pytest.mark.parametrize("path", ["app/worker.py", "app/__init__.py"])

@@ -56,13 +56,15 @@ def test_stubs_without_their_handler_are_refused():
     assert codes(plan_cut(RECIPE, tree_of(worker))) == ["MG108"]
 
 
-def test_import_cycle_is_refused_with_its_chain():
+def test_a_name_whose_module_imports_the_worker_is_taken_from_the_worker():
+    """Imported at the top of the handler it would close a cycle."""
     worker = worker_source(
         "def label(self):\n    return tool(self.name)\n", head="from app.tools import tool"
     )
-    outcome = plan_cut(RECIPE, tree_of(worker, app__tools="import app.worker\n\ntool = str\n"))
-    assert codes(outcome) == ["MG105"]
-    assert outcome.refusals[0].message == "app.parts.cache imports app.tools imports app.worker"
+    plan = planned(worker, app__tools="import app.worker\n\ntool = str\n")
+    assert "        from app.worker import tool\n" in result(plan, RECIPE.target_file)
+    assert "from app.tools" not in result(plan, RECIPE.target_file)
+    assert "from app.tools import tool\n" in result(plan, RECIPE.source_file)
 
 
 def test_lazy_import_of_the_worker_is_no_cycle():
@@ -74,7 +76,14 @@ def test_lazy_import_of_the_worker_is_no_cycle():
 
 def test_a_package_that_imports_the_worker_is_a_cycle():
     tree = OverlayTree(tree_of(SIMPLE), {"app/parts/__init__.py": b"from .. import worker\n"})
-    assert codes(plan_cut(RECIPE, tree)) == ["MG105"]
+    outcome = plan_cut(RECIPE, tree)
+    assert codes(outcome) == ["MG105"]
+    assert outcome.refusals[0].message == "app.parts.cache imports app.parts imports app.worker"
+
+
+def test_the_package_of_the_worker_may_import_it():
+    """It has run before either module is imported."""
+    planned(SIMPLE, app____init__="from .worker import Worker\n")
 
 
 CALLS = worker_source(

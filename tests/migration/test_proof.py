@@ -7,9 +7,10 @@ import pytest
 from migration.code.source import Source
 from migration.code.structure import outline
 from migration.errors import Refusal
-from migration.move.proof import Proof, prove
+from migration.move.cut import module_names, movings, select
+from migration.move.proof import Proof, Result, prove
 
-from .support import RECIPE, planned, result, worker_source
+from .support import RECIPE, planned, result, tree_of, worker_source
 
 WORKER = worker_source(
     """
@@ -34,8 +35,12 @@ AFTER = result(PLAN, RECIPE.source_file)
 
 def verdict(worker: str, handler: str) -> Proof | tuple[Refusal, ...]:
     source = Source(RECIPE.source_file, WORKER)
-    moved = [method for method in outline(source, "Worker").methods if method.name in ("count", "shown")]
-    return prove(RECIPE, source, moved, worker.encode(), handler.encode(), {"shown": ("helper",)}, ["dumps"])
+    shape = outline(source, "Worker")
+    moved, _ = movings(
+        RECIPE, tree_of(WORKER), source, shape, select(shape, RECIPE), module_names(RECIPE, source)
+    )
+    after = Result(worker.encode(), handler.encode(), {"shown": ("helper",)}, {}, "worker_module", ("dumps",))
+    return prove(RECIPE, source, moved, after)
 
 
 def test_the_untouched_result_is_proved():

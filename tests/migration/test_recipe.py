@@ -40,6 +40,12 @@ def test_attributes_go_to_the_handle_that_lists_them():
     assert (recipe.source_module, recipe.target_module) == ("app.worker", "app.parts.cache")
 
 
+def test_a_recipe_without_a_rest_gets_the_host():
+    recipe = parse_recipe(GOOD.replace("rest = true", "rest = false"), "cache.toml")
+    assert (recipe.host.name, recipe.host.protocol) == ("host", "WorkerHost")
+    assert recipe.handle_for(None) is recipe.host
+
+
 def test_module_of_a_package_file():
     assert module_name("a/b/__init__.py") == "a.b"
 
@@ -53,7 +59,7 @@ def test_the_shipped_slices_are_valid():
     [
         ("schema = 1", "schema = 2", ["this version reads schema 1, not 2"]),
         ('name = "cache"', "name = 3", ["name: must be str, is 3"]),
-        ("section =", "sektion =", ["sektion: unknown entry, did you mean section?", "section: missing"]),
+        ("section =", "sektion =", ["sektion: unknown entry, did you mean section?"]),
         ("[target]", "[goal]", ["goal: unknown entry", "target: missing"]),
         (
             'file = "app/worker.py"',
@@ -62,7 +68,10 @@ def test_the_shipped_slices_are_valid():
         ),
         ("app/parts/cache.py", "app/../cache.py", ["target.file"]),
         ('class = "Worker"', 'class = "Work er"', ["source.class: 'Work er' is not a Python name"]),
-        ("rest = true", "rest = false", ["exactly one must have `rest = true`"]),
+        ('attributes = ["pool"]', "rest = true", ["only one may have `rest = true`"]),
+        ('section = "Cache"', "", ["either `section` (a banner) or `methods` (names) must be given"]),
+        ('section = "Cache"', 'section = "Cache"\nmethods = ["a"]', ["either `section`"]),
+        ('class = "CacheManager"', 'class = "CacheManager"\nsiblings = "both"', ["target.siblings"]),
         ("rest = true", 'rest = "yes"', ["rest: must be bool, is 'yes'"]),
         ("rest = true", 'rest = true\nattributes = ["pool"]', ["pool is listed by pools and worker"]),
         ("WorkerView", "PoolState", ["protocol PoolState is used twice"]),

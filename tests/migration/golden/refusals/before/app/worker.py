@@ -32,15 +32,8 @@ class Worker(Base):
 		self.__secret = 1
 
 	# ============ Cache ============
-
-	def close(self):
-		return super().close()
-
 	def own_class(self):
 		return [__class__ for _ in self.name]
-
-	def mangled(self):
-		return self.__secret
 
 	def mangled_name(self):
 		__local = self.name
@@ -50,46 +43,11 @@ class Worker(Base):
 		global COUNT
 		COUNT += 1
 
-	def hands_over(self, others):
-		others.append(self)
-
-	def returns_itself(self):
-		self.name = "x"
-		return self
-
-	def shows_itself(self):
-		return f"{self}"
-
-	def computed(self, key):
-		return getattr(self, key, None)
-
-	def writes_computed(self, key):
-		setattr(self, "_" + key, 1)
-
-	@property
-	def size(self):
-		return self.SIZE
-
-	@functools.lru_cache(maxsize=None)
-	def cached(self):
-		return self.name
-
-	@classmethod
-	def make(cls):
-		return 1
-
 	def twice(self):
 		return 1
 
 	def twice(self):
 		return 2
-
-	if sys.platform:
-		def conditional(self):
-			return self.name
-
-	def __len__(self):
-		return len(self.name)
 
 	def rebinds(self):
 		for self in [self.name]:
@@ -116,32 +74,6 @@ class Worker(Base):
 	def prints_nicely(self):
 		return f"{time.time = } {self.name!r}"
 
-	def class_default(self, size=SIZE):
-		return size
-
-	def worker_default(self, count=count_up):
-		return count
-
-	def own_default(self, cache={}):
-		return cache
-
-	def reads_rebound(self):
-		count_up()
-		return COUNT
-
-	def maybe(self):
-		return MAYBE if sys.argv[1:] else self.name
-
-	def relative(self):
-		from .settings import PAGES
-		return PAGES
-
-	def starred(self):
-		return PAGES
-
-	async def streams(self):
-		yield self.name
-
 	def hides(self, CacheManager):
 		return CacheManager
 
@@ -161,3 +93,32 @@ class Worker(Base):
 
 	def kept(self):
 		return super().close()
+
+	def inner_super(self):
+		return [super().close() for _ in self.name]
+
+	@numba.njit
+	def compiled(self):
+		return self.name
+
+	def __del__(self):
+		self.name = None
+
+	def wide_default(self, cache={
+		"a": 1,
+	}):
+		return cache
+
+	def shadows_rebound(self):
+		return [COUNT for COUNT in self.name], count_up(), (lambda: COUNT)()
+
+	def catches_missing(self):
+		try:
+			return MAYBE
+		except NameError:
+			return self.name
+
+	def spread_import(self):
+		from . \
+			import settings
+		return settings

@@ -18,7 +18,7 @@ class WorkerView(Protocol):
 
 
 class CacheManager:
-    """Cache, without state of its own.
+    """Cache of Worker, without state of its own.
 
     Attributes stay on the worker and are looked up there at every use, so that rebinding,
     deletion and hasattr() mean what they meant.

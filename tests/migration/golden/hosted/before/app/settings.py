@@ -1,0 +1,3 @@
+"""Star-imported by the worker."""
+
+PAGES = 7

@@ -18,7 +18,7 @@ import pytest
 from migration.code.source import Source
 from migration.errors import MigrationError
 from migration.move.names import ImportName, ModuleNames
-from migration.move.traced import spelled
+from migration.move.traced import spelled, with_trace
 from migration.trace.probe.naming import type_name
 from migration.trace.types import Traced, load_types, parse_types
 from migration.trace.unions import one_type
@@ -233,3 +233,28 @@ def test_a_type_in_the_workers_own_words(
 def test_any_is_no_annotation():
     names = ModuleNames(Source("app/worker.py", HEAD.encode()), "app.worker", False)
     assert spelled(Traced("Any", "traced in 3 calls: a, b, c, d"), names) is None
+
+
+SEEN = Traced("app.worker.Pool", "traced in 3 calls", (("app.worker", "Pool"),))
+WIDE = Traced("Any", "traced in 3 calls: a.A, b.B, c.C, d.D")
+
+
+@pytest.mark.parametrize(
+    ("text", "evidence", "traced", "expected"),
+    [
+        ("Any", "no evidence", SEEN, ("Pool", "traced in 3 calls")),
+        ("Any", "annotation is not importable", SEEN, ("Pool", "traced in 3 calls")),
+        ("Any | None", "assignment", SEEN, ("Pool | None", "traced in 3 calls")),
+        ("Any", "property", SEEN, ("Pool", "traced in 3 calls")),
+        ("list[Any]", "annotation", SEEN, ("list[Any]", "annotation")),
+        ("int", "assignment", SEEN, ("int", "assignment")),
+        ("Any", "assigned int, str", SEEN, ("Any", "assigned int, str")),
+        ("Any", "no evidence", None, ("Any", "no evidence")),
+        ("Any", "no evidence", WIDE, ("Any", f"no evidence; {WIDE.evidence}")),
+    ],
+)
+def test_the_class_is_asked_first(text: str, evidence: str, traced: Traced | None, expected: tuple[str, str]):
+    names = ModuleNames(Source("app/worker.py", HEAD.encode()), "app.worker", False)
+    found = with_trace(text, evidence, traced, names)
+    assert found[:2] == expected
+    assert found[2] == ({ImportName("app.worker", "Pool")} if "Pool" in found[0] else set())

@@ -60,6 +60,15 @@ CATALOGUE: Final[dict[str, Code]] = {
         "is replaced elsewhere, and moved code calls it", "list it under `late_bound` in the recipe"
     ),
     "MG108": Code("section is partly ported", "finish or undo the earlier port first"),
+    "MG109": Code(
+        "is not the method that the recipe was planned on",
+        "look at the change, then `migrate replay` or plan again; without `[planned]` nothing is compared",
+    ),
+    "MG110": Code("no proof file", "name a slice that was cut here, or the path of its proof file"),
+    "MG111": Code("cannot be folded back", "undo the edits that are in the way, or fold by hand"),
+    "MG112": Code("handler module holds more than the slice", "move the additions elsewhere first"),
+    "MG113": Code("legacy method and handler differ", "port the slice again, or edit both alike"),
+    "MG114": Code("phases are out of order", "port first, then gate, then cleanup"),
     "MG201": Code("result does not compile", "report it: the cut must never produce this"),
     "MG202": Code("moved body differs from the original", "list the method in `stays` and report it"),
     "MG203": Code(
@@ -69,6 +78,7 @@ CATALOGUE: Final[dict[str, Code]] = {
     "MG205": Code("bytes outside the cut changed", "report it: the cut must never produce this"),
     "MG206": Code("a stub changed its signature", "list the method in `stays` and report it"),
     "MG207": Code("a second run would change something", "report it: the cut must never produce this"),
+    "MG208": Code("tree is not what was proved", "cut again, or take the edits back"),
     "MG301": Code(
         "file does not parse", "fix the syntax error first, or run under the Python it is written for"
     ),

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from migration.errors import CATALOGUE
+from migration.errors import CATALOGUE, Refusal
 from migration.move.cut import CutClean, CutOutcome, CutPlan
 from migration.survey.inventory import Inventory, MethodReport
+
+if TYPE_CHECKING:
+    from migration.inverse.inline import InlinePlan
 
 
 def as_json(value: Any) -> None:
@@ -102,14 +106,48 @@ def outcome(found: CutOutcome, *, written: bool) -> None:
     elif isinstance(found, CutPlan):
         _plan(console, found, written=written)
     else:
-        table = Table(
-            "code", "where", "line", "why", "way out", title=f"{found.recipe.name}: refused, nothing written"
+        refusals(found.recipe.name, found.refusals)
+
+
+def refusals(name: str, found: Sequence[Refusal]) -> None:
+    """Why nothing was written, with the way out of each."""
+    table = Table("code", "where", "line", "why", "way out", title=f"{name}: refused, nothing written")
+    for refusal in found:
+        why = f"{CATALOGUE[refusal.code].title}: {refusal.message}"
+        line = str(refusal.line or "")
+        table.add_row(refusal.code, escape(refusal.where), line, escape(why), escape(refusal.way_out))
+    Console().print(table)
+
+
+def inlined(name: str, found: InlinePlan, *, written: bool) -> None:
+    console = Console()
+    verb = "folded" if written else "would fold"
+    exact = "the class's file has its original bytes" if found.exact else "edits made since the cut are kept"
+    console.print(
+        f"[bold]{escape(name)}[/]: {verb} {len(found.methods)} methods back; {exact}",
+        soft_wrap=True,
+        highlight=False,
+    )
+    for change in found.changes:
+        verb = "deleted" if change.after is None else "changed"
+        console.print(f"  {verb} {escape(change.path)}", soft_wrap=True, highlight=False)
+
+
+def verdicts(rows: Sequence[Mapping[str, Any]]) -> None:
+    console = Console()
+    for row in rows:
+        state = "[green]holds[/]" if row["holds"] else "[red]broken[/]"
+        console.print(
+            f"[bold]{escape(row['slice'])}[/]: {state}: {row['methods']} methods, {row['file']} -> {row['handler']}",
+            soft_wrap=True,
+            highlight=False,
         )
-        for refusal in found.refusals:
-            why = f"{CATALOGUE[refusal.code].title}: {refusal.message}"
-            line = str(refusal.line or "")
-            table.add_row(refusal.code, escape(refusal.where), line, escape(why), escape(refusal.way_out))
-        console.print(table)
+        if row["holds"]:
+            renames = ", ".join(f"self became self._{name} {count}x" for name, count in row["renames"])
+            console.print(f"  {renames or 'no use of self'}", soft_wrap=True, highlight=False)
+            console.print(f"  the original was restored: {row['original']}", soft_wrap=True, highlight=False)
+        for reason in row["reasons"]:
+            console.print(f"  MG208 {escape(reason)}", soft_wrap=True, highlight=False)
 
 
 def _plan(console: Console, found: CutPlan, *, written: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 from collections.abc import Sequence
@@ -50,3 +51,19 @@ def _status(root: Path, *arguments: str) -> set[str]:
 def _unreadable(run: subprocess.CompletedProcess[bytes]) -> MigrationError:
     said = os.fsdecode(run.stderr).strip().splitlines()
     return MigrationError("MG311", said[0] if said else f"git ends with {run.returncode}")
+
+
+def knows(root: Path, data: bytes) -> bool:
+    """True when the object store of the repository around `root` holds a file with these bytes."""
+    name = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+    try:
+        return _git(root, "cat-file", "-e", name).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+def content_at(root: Path, revision: str, path: str) -> bytes | None:
+    """Bytes of a file at a revision, None where there is no such file or revision."""
+    command = ["git", "-C", str(root), "show", f"{revision}:./{path}"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    return done.stdout if done.returncode == 0 else None

@@ -22,6 +22,7 @@ from migration.move.handler_module import handler_text, import_lines
 from migration.move.moving import Moving, decide, is_overload, mangled, moved_name
 from migration.move.names import ImportName, ImportPlan, ModuleNames, needed_names, plan_imports
 from migration.move.orphans import remove_orphans
+from migration.move.planned import changed_since
 from migration.move.proof import Proof, Result, prove
 from migration.move.protocols import Handle, MemberTypes, handles
 from migration.move.rewrite import moved_text, stub_text
@@ -89,7 +90,7 @@ def _plan(recipe: Recipe, tree: Tree) -> CutOutcome:
         return _refused(recipe, "MG108", recipe.source_class, chosen[0].first_line, message)
     names = module_names(recipe, source)
     moving, facts = movings(recipe, tree, source, shape, chosen, names)
-    refusals = [*_target_refusals(recipe, tree), *_same_names(moving)]
+    refusals = [*_target_refusals(recipe, tree), *_same_names(moving), *changed_since(recipe, chosen)]
     for one in moving:
         refusals += method_refusals(source, shape, one, recipe)
     refused = {refusal.where for refusal in refusals}

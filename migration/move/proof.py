@@ -7,7 +7,6 @@ of the new tree, stubs are found by reading the new worker again.
 from __future__ import annotations
 
 import ast
-import hashlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from migration.code.structure import ClassOutline, FunctionNode, Method, outline
 from migration.errors import MigrationError, Refusal
 from migration.move.inverse import Declared, Inverse
 from migration.move.moving import Moving, is_overload, moved_name
+from migration.move.planned import body_hash
 from migration.move.scopes import scope_faults
 from migration.recipe import Recipe
 
@@ -59,6 +59,8 @@ class Proof:
 
     details: tuple[MethodProof, ...]
     imports_removed: tuple[str, ...]
+    #: Name under which late reads see the worker module.
+    alias: str
     comments: int
     bytes_untouched: int
 
@@ -113,7 +115,7 @@ def prove(
             MethodProof(
                 one.label,
                 one.name,
-                hashlib.sha256(body.encode()).hexdigest(),
+                body_hash(one.node),
                 tuple(sorted(inverse.renames.items())),
                 lazy,
                 late,
@@ -134,7 +136,13 @@ def prove(
     ]
     if refusals:
         return tuple(refusals)
-    return Proof(tuple(details), result.imports_removed, len(before.comments), sum(map(len, untouched)))
+    return Proof(
+        tuple(details),
+        result.imports_removed,
+        result.alias,
+        len(before.comments),
+        sum(map(len, untouched)),
+    )
 
 
 def _stubs(recipe: Recipe, shape: ClassOutline, moved: Sequence[Moving]) -> dict[str, Method]:

@@ -196,7 +196,7 @@ def stub_text(source: Source, moving: Moving, recipe: Recipe) -> bytes:
     """The delegating method that stays on the worker, with the exact signature of the original."""
     node, facts = moving.node, moving.facts
     indent = source.indent_of(moving.method.first_line).decode()
-    unit = _indent_unit(source, node, indent)
+    unit = indent_unit(source, node, indent)
     eol = source.eol.decode()
     decorators = moving.moving_decorators
     kept = [
@@ -252,7 +252,7 @@ def _uncommented(source: Source, node: ast.expr) -> str:
     return "\n".join(line for line in lines if line.strip())
 
 
-def _indent_unit(source: Source, node: FunctionNode, indent: str) -> str:
+def indent_unit(source: Source, node: FunctionNode, indent: str) -> str:
     first = node.body[0].lineno
     inner = source.indent_of(first).decode() if first > header_end(source, node) else ""
     return inner.removeprefix(indent) or ("\t" if "\t" in indent else "    ")

@@ -51,15 +51,13 @@ def with_trace(
 
 def _one(module: str, name: str, names: ModuleNames, taken: frozenset[str]) -> tuple[str, ImportName]:
     outer, dot, inner = name.partition(".")
-    bound = [binding for found in names.bindings.values() for binding in found if binding.imported]
-    for binding in bound:
-        imported = binding.imported
-        assert imported is not None
-        if (imported.module, imported.name) == (module, outer):
+    imports = [binding.imported for found in names.bindings.values() for binding in found if binding.imported]
+    for imported in imports:
+        # `from kv import Pool` for a class of kv.gpu: packages pass on what their modules define.
+        origin = imported.module == module or module.startswith(f"{imported.module}.")
+        if origin and imported.name == outer:
             return f"{imported.bound}{dot}{inner}", imported
-    for binding in bound:
-        imported = binding.imported
-        assert imported is not None
+    for imported in imports:
         if imported.module == module and imported.name is None:
             return f"{imported.alias or module}.{name}", imported
     free = outer not in names.bindings and outer not in taken | _TAKEN and not hasattr(builtins, outer)

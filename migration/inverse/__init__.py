@@ -1,0 +1,1 @@
+"""Taking a cut back: handler methods folded into the class again, byte for byte."""

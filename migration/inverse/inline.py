@@ -1,0 +1,110 @@
+"""`migrate inline`: fold a slice back into its class, and prove that cutting it again gives the same handler."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from migration.code.source import Source, read_source
+from migration.code.structure import outline
+from migration.code.tree import OverlayTree, Tree
+from migration.errors import MigrationError, Refusal
+from migration.inverse.fold import fold
+from migration.ledger.change import FileChange
+from migration.move.cut import CutPlan, plan_cut
+from migration.proofs.record import ProofFile, digest
+
+
+@dataclass(frozen=True)
+class InlinePlan:
+    """Files to write and to delete; `exact` when the class's file has the bytes that it had before the cut."""
+
+    methods: tuple[str, ...]
+    changes: tuple[FileChange, ...]
+    exact: bool
+
+
+@dataclass(frozen=True)
+class InlineRefused:
+    refusals: tuple[Refusal, ...]
+
+
+def plan_inline(tree: Tree, proof: ProofFile) -> InlinePlan | InlineRefused:
+    """The inverse of the cut that `proof` records; the handler may have been edited since."""
+    recipe = proof.recipe
+    worker, handler = tree.read(recipe.source_file), tree.read(recipe.target_file)
+    for path, data in ((recipe.source_file, worker), (recipe.target_file, handler)):
+        if data is None:
+            raise MigrationError("MG303", f"{path} does not exist")
+    assert worker is not None and handler is not None
+    if extra := _more_than(proof, handler):
+        return _refused("MG112", recipe.target_file, f"it also has {', '.join(extra)}")
+    folded = fold(recipe, worker, handler, proof.names, proof.inverse)
+    if folded.lost:
+        return InlineRefused(tuple(Refusal("MG111", recipe.source_file, 0, lost) for lost in folded.lost))
+    gone = frozenset((recipe.target_file, *proof.created))
+    again = plan_cut(recipe, _Without(OverlayTree(tree, {recipe.source_file: folded.worker}), gone))
+    if not isinstance(again, CutPlan):
+        return _refused("MG111", recipe.source_file, "the folded class cannot be cut again")
+    new = next(change.after for change in again.changes if change.path == recipe.target_file)
+    assert new is not None
+    if _methods(recipe.target_file, new, recipe.handler_class) != _methods(
+        recipe.target_file, handler, recipe.handler_class
+    ):
+        return _refused("MG111", recipe.target_file, "cut again, its methods would differ from what they are")
+    changes = [FileChange(recipe.target_file, handler, None), *_created(tree, proof)]
+    changes.append(FileChange(recipe.source_file, worker, folded.worker))
+    if (own := tree.read(proof.path)) is not None:
+        changes.append(FileChange(proof.path, own, None))
+    exact = digest(folded.worker) == proof.before
+    return InlinePlan(tuple(d.name for d in proof.proof.details), tuple(changes), exact)
+
+
+def _refused(code: str, where: str, message: str) -> InlineRefused:
+    return InlineRefused((Refusal(code, where, 0, message),))
+
+
+@dataclass(frozen=True)
+class _Without:
+    """A tree without some files."""
+
+    base: Tree
+    gone: frozenset[str]
+
+    def read(self, path: str) -> bytes | None:
+        return None if path in self.gone else self.base.read(path)
+
+    def is_dir(self, path: str) -> bool:
+        if not self.base.is_dir(path):
+            return False
+        left = [name for name in self.base.python_files() if name.startswith(f"{path}/")]
+        return not left or any(name not in self.gone for name in left)
+
+    def python_files(self) -> Iterator[str]:
+        return (path for path in self.base.python_files() if path not in self.gone)
+
+
+def _more_than(proof: ProofFile, handler: bytes) -> list[str]:
+    """Definitions of the handler module that inlining would lose."""
+    source = read_source(proof.recipe.target_file, handler)
+    own = {proof.recipe.handler_class, *(handle.protocol for handle in proof.recipe.handles)}
+    known = {*proof.names, "__init__", "for_worker"}
+    found = [
+        node.name
+        for node in source.tree.body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in own
+    ]
+    methods = outline(source, proof.recipe.handler_class).methods
+    return [*found, *(m.name for m in methods if m.name not in known)]
+
+
+def _methods(path: str, data: bytes, class_name: str) -> dict[str, str]:
+    return {m.name: ast.dump(m.node) for m in outline(Source(path, data), class_name).methods}
+
+
+def _created(tree: Tree, proof: ProofFile) -> list[FileChange]:
+    """Package files that the cut made and that still say what it wrote."""
+    doc = f'"""Handlers cut out of {proof.recipe.source_class}."""\n'.encode()
+    found = ((path, tree.read(path)) for path in proof.created)
+    return [FileChange(path, data, None) for path, data in found if data == doc]

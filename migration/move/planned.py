@@ -1,0 +1,78 @@
+"""The bodies that a recipe was planned on: whether the methods are still those that somebody looked at."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterator, Sequence
+
+from migration.code.facts import dotted
+from migration.code.structure import FunctionNode, Method
+from migration.errors import Refusal
+from migration.recipe import Recipe
+
+_ACCESSORS = ("setter", "deleter", "getter")
+
+
+def body_hash(node: FunctionNode) -> str:
+    """SHA-256 of a definition as a tree: layout and comments do not count, nor does the Python that reads it."""
+    return hashlib.sha256("".join(_canonical(node)).encode()).hexdigest()
+
+
+def _canonical(value: object) -> Iterator[str]:
+    """The tree in prefix form. Fields that are empty are left out: newer versions of Python have more of them."""
+    if isinstance(value, ast.AST):
+        yield f"{type(value).__name__}("
+        for name, field in ast.iter_fields(value):
+            # The kind of a constant is the `u` of an old-style string.
+            if (field is not None and field != []) or (isinstance(value, ast.Constant) and name == "value"):
+                yield f"{name}="
+                yield from _canonical(field)
+        yield ")"
+    elif isinstance(value, list):
+        yield "["
+        for item in value:
+            yield from _canonical(item)
+            yield ","
+        yield "]"
+    else:
+        yield repr(value)
+
+
+def planned_key(method: Method) -> str:
+    """How `[planned.bodies]` calls a definition: its name, or `name.setter` for an accessor of a property."""
+    for decorator in method.node.decorator_list:
+        owner, _, accessor = dotted(decorator).rpartition(".")
+        if owner == method.name and accessor in _ACCESSORS:
+            return f"{method.name}.{accessor}"
+    return method.name
+
+
+def planned_bodies(chosen: Sequence[Method]) -> dict[str, str]:
+    """What `[planned.bodies]` says about methods that a recipe moves."""
+    return {planned_key(method): body_hash(method.node) for method in chosen}
+
+
+def changed_since(recipe: Recipe, chosen: Sequence[Method]) -> tuple[Refusal, ...]:
+    """MG109 for each method that is not the one that the recipe was planned on.
+
+    Where a banner chooses the methods, one that came under it later or left it is such a method too.
+    A recipe without `[planned]` asks for nothing.
+    """
+    if not recipe.planned:
+        return ()
+    there = {planned_key(method): method for method in chosen}
+    found: list[Refusal] = []
+    for key, method in there.items():
+        if key not in recipe.planned:
+            if recipe.section:
+                message = "it came under the banner since the recipe was planned"
+                found.append(Refusal("MG109", method.name, method.first_line, message))
+        elif body_hash(method.node) != recipe.planned[key]:
+            message = "the body changed since the recipe was planned"
+            found.append(Refusal("MG109", method.name, method.first_line, message))
+    for key in recipe.planned:
+        name = key.partition(".")[0]
+        if key not in there and name not in recipe.stays and (recipe.section or name in recipe.methods):
+            found.append(Refusal("MG109", name, 0, f"{key} is no longer there as it was planned"))
+    return tuple(found)

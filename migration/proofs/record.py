@@ -1,0 +1,172 @@
+"""The proof file of one cut: JSON in `.migrate/<slice>.proof.json`, committed with the change.
+
+It holds the recipe, the digests of both files before and after, the declared differences of each moved
+method, and what is needed beside the files to restore the original to the byte.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from migration.code.source import read_source
+from migration.code.structure import outline
+from migration.errors import MigrationError
+from migration.inverse.fold import Inverse, learn, stubs_of
+from migration.inverse.hunks import Hunk
+from migration.ledger.change import FileChange
+from migration.move.cut import CutPlan
+from migration.move.proof import MethodProof, Proof
+from migration.recipe import HandleSpec, Recipe
+
+SCHEMA = 1
+FOLDER = ".migrate"
+SUFFIX = ".proof.json"
+
+
+@dataclass(frozen=True)
+class ProofFile:
+    """`before` and `after` are SHA-256 of the class's file, `handler` that of the handler module;
+    `created` are package files that the cut added."""
+
+    recipe: Recipe
+    before: str
+    after: str
+    handler: str
+    created: tuple[str, ...]
+    proof: Proof
+    inverse: Inverse
+
+    @property
+    def path(self) -> str:
+        return proof_path(self.recipe.name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The moved methods by their names in the handler."""
+        return tuple(detail.moved_name for detail in self.proof.details)
+
+
+def proof_path(slice_name: str) -> str:
+    return f"{FOLDER}/{slice_name}{SUFFIX}"
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def record(plan: CutPlan) -> ProofFile:
+    """The proof file of a plan that is about to be written."""
+    recipe = plan.recipe
+    files = {change.path: change for change in plan.changes}
+    worker, handler = files[recipe.source_file], files[recipe.target_file]
+    assert worker.before is not None and worker.after is not None and handler.after is not None
+    before = read_source(recipe.source_file, worker.before)
+    names = [detail.moved_name for detail in plan.proof.details]
+    moved = stubs_of(recipe, outline(before, recipe.source_class), names)
+    prologues = {
+        detail.moved_name: count
+        for detail in plan.proof.details
+        if (count := bool(detail.lazy_imports) + bool(detail.late_reads))
+    }
+    inverse = learn(recipe, before, moved, worker.after, handler.after, prologues, plan.proof.alias)
+    created = tuple(path for path in files if path not in (recipe.source_file, recipe.target_file))
+    return ProofFile(
+        recipe,
+        digest(worker.before),
+        digest(worker.after),
+        digest(handler.after),
+        created,
+        plan.proof,
+        inverse,
+    )
+
+
+def proof_change(proof: ProofFile, existing: bytes | None) -> FileChange:
+    return FileChange(proof.path, existing, dumps(proof))
+
+
+def dumps(proof: ProofFile) -> bytes:
+    body: dict[str, Any] = {"schema": SCHEMA, "phase": "cut", **dataclasses.asdict(proof)}
+    inverse = body["inverse"]
+    inverse["methods"] = {name: [_slim(hunk) for hunk in hunks] for name, hunks in inverse["methods"].items()}
+    inverse["file"] = [_slim(hunk) for hunk in inverse["file"]]
+    return (_layout(body, 0) + "\n").encode()
+
+
+def _layout(value: Any, depth: int) -> str:
+    """JSON with one line for each method and each hunk, so that a reviewer can read a diff of it."""
+    flat = json.dumps(value, ensure_ascii=True)
+    if depth == 3 or len(flat) <= 100 or not isinstance(value, dict | list | tuple):
+        return flat
+    pad = " " * (depth + 1)
+    if isinstance(value, dict):
+        parts = [f"{pad}{json.dumps(key)}: {_layout(item, depth + 1)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(parts) + f"\n{' ' * depth}}}"
+    parts = [pad + _layout(item, depth + 1) for item in value]
+    return "[\n" + ",\n".join(parts) + f"\n{' ' * depth}]"
+
+
+def _slim(hunk: Mapping[str, Any]) -> list[Any]:
+    return [hunk["line"], hunk["before"], list(hunk["old"]), list(hunk["new"]), hunk["after"]]
+
+
+def loads(data: bytes, where: str) -> ProofFile:
+    """The proof file in `data`; MG110 where it is not one that this version wrote."""
+    try:
+        body = json.loads(data)
+        if body["schema"] != SCHEMA:
+            raise MigrationError("MG110", f"{where}: schema {body['schema']}, this version reads {SCHEMA}")
+        return ProofFile(
+            _recipe(body["recipe"]),
+            body["before"],
+            body["after"],
+            body["handler"],
+            tuple(body["created"]),
+            _proof(body["proof"]),
+            Inverse(
+                body["inverse"]["prologues"],
+                body["inverse"]["alias"],
+                {name: tuple(map(_hunk, found)) for name, found in body["inverse"]["methods"].items()},
+                tuple(map(_hunk, body["inverse"]["file"])),
+            ),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise MigrationError("MG110", f"{where}: not a proof file: {error!r}") from error
+
+
+def _hunk(entry: list[Any]) -> Hunk:
+    line, before, old, new, after = entry
+    return Hunk(line, before, tuple(old), tuple(new), after)
+
+
+def _recipe(entry: Mapping[str, Any]) -> Recipe:
+    handles = tuple(
+        HandleSpec(**{**handle, "attributes": tuple(handle["attributes"])}) for handle in entry["handles"]
+    )
+    fields: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()
+    }
+    return Recipe(**{**fields, "handles": handles})
+
+
+def _proof(entry: Mapping[str, Any]) -> Proof:
+    details = tuple(
+        MethodProof(
+            d["name"],
+            d["moved_name"],
+            d["body"],
+            tuple((name, count) for name, count in d["renames"]),
+            tuple(d["lazy_imports"]),
+            tuple(d["late_reads"]),
+            tuple((kind, count) for kind, count in d["rewrites"]),
+        )
+        for d in entry["details"]
+    )
+    return Proof(
+        details, tuple(entry["imports_removed"]), entry["alias"], entry["comments"], entry["bytes_untouched"]
+    )

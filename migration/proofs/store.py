@@ -1,0 +1,29 @@
+"""Finding proof files in a repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from migration.errors import MigrationError
+from migration.proofs.record import FOLDER, SUFFIX, ProofFile, loads, proof_path
+
+
+def load_proof(root: Path, name: str) -> ProofFile:
+    """The proof file of a slice by its name, or by the path of the file; MG110 when there is none."""
+    path = Path(name) if name.endswith(SUFFIX) else root / proof_path(name)
+    if not path.is_file():
+        known = ", ".join(file.name.removesuffix(SUFFIX) for file in _files(root)) or "none"
+        raise MigrationError("MG110", f"{path} does not exist; proofs here: {known}")
+    return loads(path.read_bytes(), str(path))
+
+
+def load_all(root: Path) -> list[ProofFile]:
+    """Every proof file of the repository; MG110 when there is none: nothing verified is no success."""
+    files = _files(root)
+    if not files:
+        raise MigrationError("MG110", f"no {FOLDER}/*{SUFFIX} in {root}")
+    return [loads(file.read_bytes(), str(file)) for file in files]
+
+
+def _files(root: Path) -> list[Path]:
+    return sorted((root / FOLDER).glob(f"*{SUFFIX}"))

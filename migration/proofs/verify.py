@@ -1,0 +1,134 @@
+"""Check a working tree against its proof files, from the files alone.
+
+The original is restored from the two files and must have the recorded digest; then the whole proof is
+made again on it. Slices of one file stack: each restores the state that the one before it left.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from migration.code.source import read_source
+from migration.code.structure import outline
+from migration.code.tree import OverlayTree, Tree
+from migration.errors import MigrationError, Refusal
+from migration.inverse.fold import fold, stubs_of
+from migration.move.cut import module_names, movings, select
+from migration.move.proof import Proof, Result, prove
+from migration.proofs.record import ProofFile, digest
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The proof holds; `original` are the bytes of the class's file before the cut."""
+
+    proof: ProofFile
+    original: bytes
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The tree is not what was proved, and why."""
+
+    proof: ProofFile
+    reasons: tuple[str, ...]
+
+
+Verdict = Verified | Broken
+
+
+def verify(tree: Tree, proofs: Sequence[ProofFile]) -> tuple[Verdict, ...]:
+    """A verdict for each proof, newest first for proofs of one file."""
+    left = list(proofs)
+    found: list[Verdict] = []
+    while left:
+        proof = next((p for p in left if _is_top(tree, p)), left[0])
+        left.remove(proof)
+        verdict = _verify(tree, proof)
+        found.append(verdict)
+        if isinstance(verdict, Verified):
+            tree = OverlayTree(tree, {proof.recipe.source_file: verdict.original})
+    return tuple(found)
+
+
+def _is_top(tree: Tree, proof: ProofFile) -> bool:
+    data = tree.read(proof.recipe.source_file)
+    return data is not None and digest(data) == proof.after
+
+
+def _verify(tree: Tree, proof: ProofFile) -> Verdict:
+    recipe = proof.recipe
+    worker, handler = tree.read(recipe.source_file), tree.read(recipe.target_file)
+    if worker is None or handler is None:
+        missing = recipe.source_file if worker is None else recipe.target_file
+        return Broken(proof, (f"{missing} is missing",))
+    edited = [
+        path
+        for path, data, known in (
+            (recipe.source_file, worker, proof.after),
+            (recipe.target_file, handler, proof.handler),
+        )
+        if digest(data) != known
+    ]
+    if edited:
+        return Broken(
+            proof, (*(f"{path} was edited after the proof" for path in edited), *_edits(tree, proof))
+        )
+    folded = fold(recipe, worker, handler, proof.names, proof.inverse)
+    if digest(folded.worker) != proof.before:
+        return Broken(proof, ("the original cannot be restored: the proof file was edited", *folded.lost))
+    again = _prove(tree, proof, folded.worker, worker, handler)
+    if isinstance(again, tuple):
+        return Broken(proof, tuple(f"{r.code} {r.where}:{r.line} {r.message}" for r in again))
+    if again != proof.proof:
+        return Broken(proof, ("the proof file states something else than what is proved now",))
+    return Verified(proof, folded.worker)
+
+
+def _prove(
+    tree: Tree, proof: ProofFile, original: bytes, worker: bytes, handler: bytes
+) -> Proof | tuple[Refusal, ...]:
+    recipe = proof.recipe
+    before = read_source(recipe.source_file, original)
+    shape = outline(before, recipe.source_class)
+    moved, _ = movings(recipe, tree, before, shape, select(shape, recipe), module_names(recipe, before))
+    details = proof.proof.details
+    result = Result(
+        worker,
+        handler,
+        {d.moved_name: d.lazy_imports for d in details if d.lazy_imports},
+        {d.moved_name: d.late_reads for d in details if d.late_reads},
+        proof.proof.alias,
+        proof.proof.imports_removed,
+    )
+    return prove(recipe, before, moved, result)
+
+
+def _edits(tree: Tree, proof: ProofFile) -> list[str]:
+    """Which moved methods no longer are what was moved, as far as the edited files still tell."""
+    recipe = proof.recipe
+    worker, handler = tree.read(recipe.source_file), tree.read(recipe.target_file)
+    assert worker is not None and handler is not None
+    try:
+        shape = outline(read_source(recipe.source_file, worker), recipe.source_class)
+        there = {
+            m.name for m in outline(read_source(recipe.target_file, handler), recipe.handler_class).methods
+        }
+        names = [n for n in proof.names if n in there and n in stubs_of(recipe, shape, [n])]
+        gone = [f"{name} is missing" for name in proof.names if name not in names]
+        folded = fold(recipe, worker, handler, names, proof.inverse)
+        restored = stubs_of(
+            recipe, outline(read_source(recipe.source_file, folded.worker), recipe.source_class), names
+        )
+    except MigrationError as error:
+        return [str(error)]
+    known = {detail.moved_name: detail.body for detail in proof.proof.details}
+    changed = [
+        f"{recipe.handler_class}.{name} is not what was moved"
+        for name in names
+        if hashlib.sha256(ast.dump(restored[name].node).encode()).hexdigest() != known[name]
+    ]
+    return [*gone, *changed]

@@ -6,15 +6,17 @@ Every error in the file is collected and reported at once (MG401), never only th
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
 from migration.errors import MigrationError
 
 SCHEMA = 1
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class Recipe:
     docstrings: bool = False
     #: Folder that imports start from, relative to the repository.
     import_root: str = ""
+    #: What the recipe was planned on: method -> SHA-256 of its tree. Empty where nothing was recorded.
+    planned: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def source_module(self) -> str:
@@ -88,7 +92,7 @@ def module_name(path: str, import_root: str = "") -> str:
 
 
 _TABLES: dict[str, dict[str, type]] = {
-    "": {"schema": int, "name": str, "source": dict, "target": dict, "handles": list},
+    "": {"schema": int, "name": str, "source": dict, "target": dict, "handles": list, "planned": dict},
     "source": {
         "file": str,
         "class": str,
@@ -100,8 +104,9 @@ _TABLES: dict[str, dict[str, type]] = {
     },
     "target": {"file": str, "class": str, "late_bound": list, "siblings": str, "docstrings": bool},
     "handles": {"name": str, "protocol": str, "doc": str, "attributes": list, "rest": bool},
+    "planned": {"bodies": dict},
 }
-_OPTIONAL = {"handles", "section", "methods", "stays", "decorators", "import_root"}
+_OPTIONAL = {"handles", "planned", "section", "methods", "stays", "decorators", "import_root"}
 _OPTIONAL |= {"late_bound", "siblings", "docstrings", "attributes", "rest"}
 
 
@@ -151,6 +156,10 @@ def parse_recipe(text: str, where: str) -> Recipe:
             reader.problems.append(f"schema: this version reads schema {SCHEMA}, not {data['schema']}")
         reader.check(data["source"], "source", "source.")
         reader.check(data["target"], "target", "target.")
+        reader.check(planned := data.get("planned", {"bodies": {}}), "planned", "planned.")
+        for method, digest in planned["bodies"].items() if isinstance(planned.get("bodies"), dict) else ():
+            if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+                reader.problems.append(f"planned.bodies.{method}: must be a SHA-256 in hexadecimal")
         for index, handle in enumerate(data.get("handles", ())):
             if not isinstance(handle, dict):
                 reader.problems.append(f"handles[{index}]: must be a table")
@@ -191,6 +200,7 @@ def parse_recipe(text: str, where: str) -> Recipe:
         siblings=target.get("siblings", "worker"),
         docstrings=target.get("docstrings", False),
         import_root=source.get("import_root", ""),
+        planned=dict(data.get("planned", {}).get("bodies", {})),
     )
 
 

@@ -77,6 +77,21 @@ late_bound = ["_get_free_pages"]
         past="Take the earlier port back (`migrate undo`, or git), or bring the missing file back. A method "
         "that was added to the section later needs a recipe of its own.",
     ),
+    "MG109": Explanation(
+        what="The recipe carries the hashes of the bodies that it was planned on, and a method differs from "
+        "its hash, has come under the banner or has left it.",
+        why="The slice was chosen, and perhaps reviewed, for other code than is there now.",
+        past="Look at what changed, then let `migrate replay` carry the recipe over, or plan anew. To compare "
+        "nothing, delete the table `[planned.bodies]`.",
+        before="""\
+[planned.bodies]
+poll = "0f3c6a1e"      # shortened here; the worker's poll() has been edited since
+""",
+        after="""\
+[planned.bodies]
+poll = "97d1b2c4"      # looked at again
+""",
+    ),
     "MG401": Explanation(
         what="The recipe has an entry that is unknown, missing or of the wrong kind, or names methods that "
         "are not there. All mistakes are reported at once, with their lines.",

@@ -20,11 +20,13 @@ def body_hash(node: FunctionNode) -> str:
 
 
 def _canonical(value: object) -> Iterator[str]:
-    """The tree in prefix form. Fields that are empty are left out: newer versions of Python have more of them."""
+    """The tree in prefix form, without what differs between versions of Python: fields that are empty (newer
+    versions have more of them) and empty strings between the parts of an f-string."""
     if isinstance(value, ast.AST):
         yield f"{type(value).__name__}("
         for name, field in ast.iter_fields(value):
-            # The kind of a constant is the `u` of an old-style string.
+            if isinstance(value, ast.JoinedStr):
+                field = [part for part in value.values if not _is_empty(part)]
             if (field is not None and field != []) or (isinstance(value, ast.Constant) and name == "value"):
                 yield f"{name}="
                 yield from _canonical(field)
@@ -37,6 +39,10 @@ def _canonical(value: object) -> Iterator[str]:
         yield "]"
     else:
         yield repr(value)
+
+
+def _is_empty(part: ast.expr) -> bool:
+    return isinstance(part, ast.Constant) and part.value == ""
 
 
 def planned_key(method: Method) -> str:

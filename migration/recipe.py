@@ -54,6 +54,14 @@ class Recipe:
     docstrings: bool = False
     #: Folder that imports start from, relative to the repository.
     import_root: str = ""
+    #: Environment variables of the gate: <prefix>_NATIVE and <prefix>_COMPARE.
+    gate_prefix: str = ""
+    #: (method, effect) where the recipe knows better: "pure", "isolated", or "skip: reason".
+    effects: tuple[tuple[str, str], ...] = ()
+    #: Attributes whose objects the gate calls once and answers from the record.
+    taped: tuple[str, ...] = ()
+    #: Added lines that one pull request of the port may have, 0 for no limit.
+    budget: int = 0
     #: What the recipe was planned on: method -> SHA-256 of its tree. Empty where nothing was recorded.
     planned: Mapping[str, str] = field(default_factory=dict, hash=False)
 
@@ -69,6 +77,15 @@ class Recipe:
     def what(self) -> str:
         """The slice in words: its banner, or how many methods it names."""
         return self.section or "Methods"
+
+    @property
+    def prefix(self) -> str:
+        return self.gate_prefix or self.name.upper().replace("-", "_").replace(".", "_")
+
+    @property
+    def gate_name(self) -> str:
+        """Name of the gate in the worker module."""
+        return f"_{self.name.upper().replace('-', '_').replace('.', '_')}_GATE"
 
     @property
     def host(self) -> HandleSpec:
@@ -92,7 +109,8 @@ def module_name(path: str, import_root: str = "") -> str:
 
 
 _TABLES: dict[str, dict[str, type]] = {
-    "": {"schema": int, "name": str, "source": dict, "target": dict, "handles": list, "planned": dict},
+    "": {"schema": int, "name": str, "source": dict, "target": dict, "handles": list, "planned": dict}
+    | {"gate": dict, "port": dict},
     "source": {
         "file": str,
         "class": str,
@@ -105,9 +123,31 @@ _TABLES: dict[str, dict[str, type]] = {
     "target": {"file": str, "class": str, "late_bound": list, "siblings": str, "docstrings": bool},
     "handles": {"name": str, "protocol": str, "doc": str, "attributes": list, "rest": bool},
     "planned": {"bodies": dict},
+    "gate": {"prefix": str, "effects": dict, "taped": list},
+    "port": {"budget": int},
 }
-_OPTIONAL = {"handles", "planned", "section", "methods", "stays", "decorators", "import_root"}
-_OPTIONAL |= {"late_bound", "siblings", "docstrings", "attributes", "rest"}
+_OPTIONAL = frozenset(
+    [
+        "gate",
+        "prefix",
+        "effects",
+        "taped",
+        "port",
+        "budget",
+        "handles",
+        "planned",
+        "section",
+        "methods",
+        "stays",
+        "decorators",
+        "import_root",
+        "late_bound",
+        "siblings",
+        "docstrings",
+        "attributes",
+        "rest",
+    ]
+)
 
 
 class _Reader:
@@ -170,6 +210,14 @@ def parse_recipe(text: str, where: str) -> Recipe:
         for table in ("source", "target"):
             reader.path(f"{table}.file", data[table].get("file"))
             reader.identifier(f"{table}.class", data[table].get("class"))
+        reader.check(data.get("gate", {}), "gate", "gate.")
+        reader.check(data.get("port", {}), "port", "port.")
+        effects = data.get("gate", {}).get("effects", {})
+        for method, effect in effects.items() if isinstance(effects, dict) else ():
+            if effect not in ("pure", "isolated") and not str(effect).startswith("skip: "):
+                reader.problems.append(
+                    f"gate.effects.{method}: must be 'pure', 'isolated' or 'skip: <reason>'"
+                )
         if bool(data["source"].get("section")) == bool(data["source"].get("methods")):
             reader.problems.append("source: either `section` (a banner) or `methods` (names) must be given")
         if data["target"].get("siblings", "worker") not in ("worker", "handler"):
@@ -201,6 +249,10 @@ def parse_recipe(text: str, where: str) -> Recipe:
         docstrings=target.get("docstrings", False),
         import_root=source.get("import_root", ""),
         planned=dict(data.get("planned", {}).get("bodies", {})),
+        gate_prefix=data.get("gate", {}).get("prefix", ""),
+        effects=tuple(data.get("gate", {}).get("effects", {}).items()),
+        taped=tuple(data.get("gate", {}).get("taped", ())),
+        budget=data.get("port", {}).get("budget", 0),
     )
 
 

@@ -145,7 +145,7 @@ def _same_names(moving: Sequence[Moving]) -> list[Refusal]:
 
 def select(shape: ClassOutline, recipe: Recipe) -> tuple[Method, ...]:
     """The methods that the recipe moves, in their order in the file; MG101, MG401 where it does not fit."""
-    if recipe.section:
+    if not recipe.methods:
         section = find_section(shape, recipe)
         _check_names(recipe, section)
         wanted = {method.name for method in section.methods} - set(recipe.stays)

@@ -54,9 +54,19 @@ class Moving:
         return not self.staying and not self.bare and self.name == self.label
 
     @property
+    def is_managed(self) -> bool:
+        """A context manager by a decorator that moves with it."""
+        return bool((CONTEXT_MANAGERS | ASYNC_CONTEXT_MANAGERS) & set(self.moving_decorators))
+
+    @property
     def is_async_generator(self) -> bool:
-        managed = ASYNC_CONTEXT_MANAGERS & set(self.moving_decorators)
-        return isinstance(self.node, ast.AsyncFunctionDef) and yields(self.node) and not managed
+        return isinstance(self.node, ast.AsyncFunctionDef) and yields(self.node) and not self.is_managed
+
+    @property
+    def name_column(self) -> int:
+        """Byte column of the name in its `def` line."""
+        words = "async def " if isinstance(self.node, ast.AsyncFunctionDef) else "def "
+        return self.node.col_offset + len(words)
 
     @property
     def moving_decorators(self) -> tuple[str, ...]:

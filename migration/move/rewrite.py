@@ -114,16 +114,11 @@ def _head_edits(moving: Moving) -> Iterator[LineEdit]:
     """The definition's name in the handler, and its parameters without defaults where these stay."""
     node = moving.node
     if moving.name != node.name:
-        yield LineEdit(node.lineno, _name_column(moving), len(node.name.encode()), moving.name.encode())
+        yield LineEdit(node.lineno, moving.name_column, len(node.name.encode()), moving.name.encode())
     if moving.bare:
         for arg, default in default_of(node):
             start = arg.end_col_offset or 0
             yield LineEdit(arg.lineno, start, (default.end_col_offset or start) - start, b"")
-
-
-def _name_column(moving: Moving) -> int:
-    words = "async def " if isinstance(moving.node, ast.AsyncFunctionDef) else "def "
-    return moving.node.col_offset + len(words)
 
 
 @lru_cache(maxsize=4)
@@ -208,7 +203,7 @@ def stub_text(source: Source, moving: Moving, recipe: Recipe) -> bytes:
     target = (
         recipe.handler_class if is_static(node) else f"{recipe.handler_class}.for_worker({facts.self_name})"
     )
-    arguments = _forwarded(node, skip_first=not is_static(node))
+    arguments = forwarded(node, skip_first=not is_static(node))
     inner = indent + unit
 
     def statement(prefix: str, suffix: str) -> str:
@@ -258,7 +253,7 @@ def indent_unit(source: Source, node: FunctionNode, indent: str) -> str:
     return inner.removeprefix(indent) or ("\t" if "\t" in indent else "    ")
 
 
-def _forwarded(node: FunctionNode, *, skip_first: bool) -> list[str]:
+def forwarded(node: FunctionNode, *, skip_first: bool) -> list[str]:
     arguments = node.args
     positional = [arg.arg for arg in (*arguments.posonlyargs, *arguments.args)][int(skip_first) :]
     parts = [*positional, *([f"*{arguments.vararg.arg}"] if arguments.vararg else [])]

@@ -1,0 +1,129 @@
+"""`migrate cleanup`: legacy bodies and gates go; a delegate stays only where somebody else may call it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from migration.code.source import Edit, Source, apply_edits, read_source
+from migration.code.structure import Method, outline
+from migration.code.tree import Tree
+from migration.errors import Refusal
+from migration.inverse.fold import stubs_of
+from migration.ledger.change import FileChange
+from migration.move.cut import CutPlan, CutRefused
+from migration.phases.gate_text import gated
+from migration.phases.state import cut_anew, drift, read_worker, ungated
+from migration.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class CleanupPlan:
+    """`kept` are (delegate, who may call it); `dropped` are methods that are gone from the class."""
+
+    recipe: Recipe
+    methods: tuple[str, ...]
+    kept: tuple[tuple[str, str], ...]
+    dropped: tuple[str, ...]
+    changes: tuple[FileChange, ...]
+    cut: CutPlan
+
+
+@dataclass(frozen=True)
+class CleanupRefused:
+    recipe: Recipe
+    refusals: tuple[Refusal, ...]
+
+
+@dataclass(frozen=True)
+class CleanupClean:
+    recipe: Recipe
+
+
+def plan_cleanup(recipe: Recipe, tree: Tree) -> CleanupPlan | CleanupRefused | CleanupClean:
+    """Plan and verify the last phase: the result is the one-step cut less the delegates that nobody calls."""
+    source = read_worker(recipe, tree)
+    shape = outline(source, recipe.source_class)
+    if not gated(shape, recipe):
+        if tree.read(recipe.target_file) is not None and recipe.handler_class.encode() in source.data:
+            return CleanupClean(recipe)
+        return _refused(recipe, "MG114", "the slice is not gated")
+    original = ungated(recipe, source)
+    cut = cut_anew(recipe, tree, original)
+    if isinstance(cut, CutRefused):
+        return CleanupRefused(recipe, cut.refusals)
+    if not isinstance(cut, CutPlan):
+        return _refused(recipe, "MG114", "without its gates the class has stubs already")
+    if found := drift(recipe, tree, cut):
+        return CleanupRefused(recipe, found)
+    worker = next(change.after for change in cut.changes if change.path == recipe.source_file)
+    assert worker is not None
+    after = read_source(recipe.source_file, worker)
+    names = [d.moved_name for d in cut.proof.details]
+    stubs = stubs_of(recipe, outline(after, recipe.source_class), names)
+    callers = _callers(recipe, tree, after, list(stubs.values()))
+    gone = [stub for stub in stubs.values() if stub.name not in callers]
+    final = apply_edits(worker, [_removal(after, stub) for stub in gone])
+    compile(final, recipe.source_file, "exec", dont_inherit=True)
+    changes = (FileChange(recipe.source_file, source.data, final),)
+    dropped = tuple(stub.name for stub in gone)
+    return CleanupPlan(
+        recipe,
+        tuple(d.name for d in cut.proof.details),
+        tuple(sorted(callers.items())),
+        dropped,
+        changes,
+        cut,
+    )
+
+
+def _refused(recipe: Recipe, code: str, message: str) -> CleanupRefused:
+    return CleanupRefused(recipe, (Refusal(code, recipe.source_file, 0, message),))
+
+
+def _callers(recipe: Recipe, tree: Tree, worker: Source, stubs: Collection[Method]) -> dict[str, str]:
+    """name -> a place that may need its delegate. Text decides: a false hit only keeps a delegate."""
+    found = {
+        stub.name: "public" if not stub.name.startswith("_") else "Python itself"
+        for stub in stubs
+        if not stub.name.startswith("_") or stub.name.endswith("__") or stub.node.decorator_list
+    }
+    left = {stub.name for stub in stubs} - found.keys()
+    if not left:
+        return found
+    mention = re.compile(rb"\b(?:" + b"|".join(re.escape(n).encode() for n in sorted(left)) + rb")\b")
+    for path in tree.python_files():
+        if path == recipe.target_file:
+            found |= _used_on_worker(recipe, tree.read(path) or b"", left)
+        elif path == recipe.source_file:
+            inside = [range(stub.block_start, stub.block_end + 1) for stub in stubs]
+            for number, line in enumerate(worker.lines, 1):
+                if not any(number in block for block in inside):
+                    for name in mention.findall(line):
+                        found.setdefault(name.decode(), f"{path}:{number}")
+        else:
+            data = tree.read(path) or b""
+            for match in mention.finditer(data):
+                line = data.count(b"\n", 0, match.start()) + 1
+                found.setdefault(match[0].decode(), f"{path}:{line}")
+    return found
+
+
+def _used_on_worker(recipe: Recipe, handler: bytes, names: Collection[str]) -> dict[str, str]:
+    """Methods that the handler itself calls through a handle, or by a computed or late-bound name."""
+    handles = b"|".join(re.escape(f"._{handle.name}").encode() for handle in recipe.handles)
+    found: dict[str, str] = {}
+    for name in names:
+        pattern = rb"(?:%b)\.%b\b|[\"']%b[\"']" % (handles, name.encode(), name.encode())
+        if match := re.search(pattern, handler):
+            line = handler.count(b"\n", 0, match.start()) + 1
+            found[name] = f"{recipe.target_file}:{line}"
+    return found
+
+
+def _removal(source: Source, stub: Method) -> Edit:
+    """The stub with one of the blank lines around it."""
+    start, end = source.offset(stub.block_start), source.offset(stub.block_end + 1)
+    blank = re.match(rb"[ \t]*\r?\n", source.data[end:])
+    return Edit(start, end + (blank.end() if blank else 0), b"")

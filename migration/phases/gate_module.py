@@ -1,0 +1,93 @@
+"""The two things that a gate adds to the module of the class: its imports and the gate object."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from migration.code.source import Edit, Source, apply_edits, read_source
+from migration.code.structure import ClassOutline
+from migration.move.handler_module import import_lines
+from migration.move.names import ImportName
+from migration.recipe import Recipe
+
+_RUNTIME = "shadow.experiment"
+
+
+def gate_object(recipe: Recipe, effects: dict[str, tuple[str, str]], unit: str, eol: str) -> str:
+    """The assignment of the gate, with the effect of every method."""
+    lines = [
+        f"{recipe.gate_name} = Gate(",
+        f'{unit}"{recipe.prefix}",',
+        f"{unit}{recipe.handler_class},",
+        f"{unit}{{",
+    ]
+    lines += [f'{unit}{unit}"{name}": {kind}({text}),' for name, (kind, text) in effects.items()]
+    lines.append(f"{unit}}},")
+    if recipe.taped:
+        lines.append(f"{unit}taped=({', '.join(map(repr, recipe.taped))},),")
+    return "".join(line + eol for line in (*lines, ")"))
+
+
+def gate_imports(recipe: Recipe, effects: dict[str, tuple[str, str]]) -> str:
+    """Import lines of the handler and of the gate's runtime, with LF line ends."""
+    names = {"Gate", *(kind for kind, _ in effects.values())}
+    items = [
+        ImportName(recipe.target_module, recipe.handler_class),
+        *(ImportName(_RUNTIME, n) for n in sorted(names)),
+    ]
+    return import_lines(items, lambda _: True)
+
+
+def import_position(source: Source) -> int:
+    """Byte offset behind the imports at the top of the module."""
+    last = 0
+    for node in source.tree.body:
+        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if isinstance(node, ast.Import | ast.ImportFrom) or (docstring and node is source.tree.body[0]):
+            last = node.end_lineno or node.lineno
+        else:
+            break
+    return source.offset(last + 1)
+
+
+def class_position(source: Source, shape: ClassOutline) -> int:
+    """Byte offset before the class, its decorators and the comments glued above it."""
+    line = min([shape.node.lineno, *(d.lineno for d in shape.node.decorator_list)])
+    own = {comment.line for comment in source.comments if comment.own_line}
+    while line - 1 in own:
+        line -= 1
+    return source.offset(line)
+
+
+def module_edits(
+    source: Source, shape: ClassOutline, recipe: Recipe, effects: dict[str, tuple[str, str]], unit: str
+) -> list[Edit]:
+    eol = source.eol.decode()
+    imports = gate_imports(recipe, effects).replace("\n", eol).encode()
+    body = (gate_object(recipe, effects, unit, eol) + eol + eol).encode()
+    at, before = import_position(source), class_position(source, shape)
+    if at == before:
+        return [Edit(at, at, imports + eol.encode() + body)]
+    return [Edit(at, at, imports), Edit(before, before, body)]
+
+
+def without_gate(recipe: Recipe, data: bytes) -> bytes:
+    """The module without the lines that `module_edits` added."""
+    source = read_source(recipe.source_file, data)
+    edits: list[Edit] = []
+    for node in source.tree.body:
+        end = source.offset((node.end_lineno or node.lineno) + 1)
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == recipe.gate_name:
+            blank = re.match(rb"(?:[ \t]*\r?\n){0,2}", data[end:])
+            edits.append(Edit(source.offset(node.lineno), end + (blank.end() if blank else 0), b""))
+        elif isinstance(node, ast.ImportFrom) and _is_ours(node, recipe):
+            edits.append(Edit(source.offset(node.lineno), end, b""))
+    return apply_edits(data, edits)
+
+
+def _is_ours(node: ast.ImportFrom, recipe: Recipe) -> bool:
+    names = [alias.name for alias in node.names]
+    if node.module == recipe.target_module:
+        return names == [recipe.handler_class]
+    return node.module == _RUNTIME and "Gate" in names

@@ -126,28 +126,9 @@ _TABLES: dict[str, dict[str, type]] = {
     "gate": {"prefix": str, "effects": dict, "taped": list},
     "port": {"budget": int},
 }
-_OPTIONAL = frozenset(
-    [
-        "gate",
-        "prefix",
-        "effects",
-        "taped",
-        "port",
-        "budget",
-        "handles",
-        "planned",
-        "section",
-        "methods",
-        "stays",
-        "decorators",
-        "import_root",
-        "late_bound",
-        "siblings",
-        "docstrings",
-        "attributes",
-        "rest",
-    ]
-)
+_OPTIONAL = {"gate", "prefix", "effects", "taped", "port", "budget", "handles", "planned"}
+_OPTIONAL |= {"section", "methods", "stays", "decorators", "import_root"}
+_OPTIONAL |= {"late_bound", "siblings", "docstrings", "attributes", "rest"}
 
 
 class _Reader:

@@ -25,6 +25,11 @@ def as_json(value: Any) -> None:
     sys.stdout.write("\n")
 
 
+def line(text: str) -> None:
+    """One line of plain text, never folded."""
+    Console().print(text, soft_wrap=True, highlight=False, markup=False)
+
+
 def inventory(found: Inventory) -> None:
     console = Console()
     others = f" (also here: {', '.join(found.other_classes)})" if found.other_classes else ""

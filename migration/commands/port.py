@@ -1,4 +1,4 @@
-"""`migrate port`: move a section into its handler module."""
+"""`migrate port`: copy a section into its handler module, or move it there in one step (`--cut`)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,39 @@ from migration.commands.options import add_slice, add_write_modes
 def configure(commands: Commands) -> None:
     parser = commands.add_parser(
         "port",
-        help="move a section into its handler module",
-        description="Move the methods of a slice into their handler module and leave delegating stubs.",
+        help="phase 1: copy a section into its handler module (--cut: move it in one step)",
+        description="Copy the methods of a slice into their handler module, behind Protocols. Nothing is wired and "
+        "the class does not change; over the recipe's budget each run writes the next part (a, b, c).\n"
+        "With --cut, move them in one step and leave delegating stubs with the same signatures.",
+        epilog="examples:\n  migrate port kv --diff\n  migrate port kv\n  migrate port slices/cache.toml --cut --check",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_slice(parser)
-    parser.add_argument(
-        "--cut", action="store_true", required=True, help="one step: move the methods, leave stubs"
-    )
+    parser.add_argument("--cut", action="store_true", help="one step: move the methods, leave stubs")
     add_write_modes(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    return _cut(arguments) if arguments.cut else _port(arguments)
+
+
+def _port(arguments: argparse.Namespace) -> int:
+    from migration.code.tree import DiskTree
+    from migration.commands.phase import finish
+    from migration.commands.writing import open_repository
+    from migration.phases.port import PortPlan, plan_port
+    from migration.proofs.record import record_port
+    from migration.slices import load_recipe
+
+    recipe = load_recipe(arguments.slice)
+    root = open_repository(arguments)
+    tree = DiskTree(root)
+    outcome = plan_port(recipe, tree)
+    proof = record_port(outcome, tree) if isinstance(outcome, PortPlan) else None
+    return finish(arguments, root, tree, outcome, proof)
+
+
+def _cut(arguments: argparse.Namespace) -> int:
     from migration import render
     from migration.code.tree import DiskTree
     from migration.commands.writing import open_repository, write

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from migration.code.source import Edit, Source, apply_edits, read_source
 from migration.code.structure import ClassOutline, Method, outline
-from migration.inverse.hunks import Hunk, apply, difference
+from migration.inverse.hunks import Hunk, apply, difference, text_bytes, text_lines
 from migration.inverse.unmove import Place, unmoved_text
 from migration.move.moving import is_overload, moved_name
 from migration.move.rewrite import indent_unit
@@ -55,11 +55,11 @@ def learn(
     for name, text in texts.items():
         method = moved[name]
         start, end = before.offset(method.block_start), before.offset(method.block_end + 1)
-        if found := difference(_lines(text), _lines(before.data[start:end])):
+        if found := difference(text_lines(text), text_lines(before.data[start:end])):
             hunks[name] = found
     partial = Inverse(prologues, alias, hunks, ())
     folded = fold(recipe, worker, handler, list(moved), partial).worker
-    return Inverse(prologues, alias, hunks, difference(_lines(folded), _lines(before.data)))
+    return Inverse(prologues, alias, hunks, difference(text_lines(folded), text_lines(before.data)))
 
 
 def fold(recipe: Recipe, worker: bytes, handler: bytes, names: Sequence[str], inverse: Inverse) -> Folded:
@@ -69,14 +69,14 @@ def fold(recipe: Recipe, worker: bytes, handler: bytes, names: Sequence[str], in
     lost: list[str] = []
     edits: list[Edit] = []
     for name, text in _texts(recipe, worker, handler, names, inverse).items():
-        lines, missing = apply(_lines(text), inverse.methods.get(name, ()))
+        lines, missing = apply(text_lines(text), inverse.methods.get(name, ()))
         lost += [f"{name}: {_shown(hunk)}" for hunk in missing]
         stub = stubs[name]
         start, end = after.offset(stub.block_start), after.offset(stub.block_end + 1)
-        edits.append(Edit(start, end, _data(lines)))
-    lines, missing = apply(_lines(apply_edits(worker, edits)), inverse.file)
+        edits.append(Edit(start, end, text_bytes(lines)))
+    lines, missing = apply(text_lines(apply_edits(worker, edits)), inverse.file)
     lost += [f"{recipe.source_file}: {_shown(hunk)}" for hunk in missing]
-    return Folded(_data(lines), tuple(lost))
+    return Folded(text_bytes(lines), tuple(lost))
 
 
 def _texts(
@@ -93,16 +93,6 @@ def _texts(
         alias = inverse.alias if inverse.prologues.get(name) else None
         texts[name] = unmoved_text(new, there[name], recipe, place, inverse.prologues.get(name, 0), alias)
     return texts
-
-
-def _lines(data: bytes) -> list[str]:
-    """Lines with their ends, of which only \\n is one; latin-1 maps every byte to itself."""
-    parts = data.decode("latin-1").split("\n")
-    return [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
-
-
-def _data(lines: Sequence[str]) -> bytes:
-    return "".join(lines).encode("latin-1")
 
 
 def _shown(hunk: Hunk) -> str:

@@ -61,3 +61,13 @@ def _fits(lines: Sequence[str], hunk: Hunk, at: int) -> bool:
         and (lines[at - 1] if at else None) == hunk.before
         and (lines[end] if end < len(lines) else None) == hunk.after
     )
+
+
+def text_lines(data: bytes) -> list[str]:
+    """Lines with their ends, of which only \\n is one; latin-1 maps every byte to itself."""
+    parts = data.decode("latin-1").split("\n")
+    return [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+
+
+def text_bytes(lines: Sequence[str]) -> bytes:
+    return "".join(lines).encode("latin-1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from migration.code.source import Edit, Source, apply_edits, read_source
@@ -20,7 +20,8 @@ from migration.recipe import Recipe
 
 @dataclass(frozen=True)
 class CleanupPlan:
-    """`kept` are (delegate, who may call it); `dropped` are methods that are gone from the class."""
+    """`kept` are (delegate, who may call it); `dropped` are methods that are gone from the class, by their
+    names in the handler."""
 
     recipe: Recipe
     methods: tuple[str, ...]
@@ -63,11 +64,10 @@ def plan_cleanup(recipe: Recipe, tree: Tree) -> CleanupPlan | CleanupRefused | C
     names = [d.moved_name for d in cut.proof.details]
     stubs = stubs_of(recipe, outline(after, recipe.source_class), names)
     callers = _callers(recipe, tree, after, list(stubs.values()))
-    gone = [stub for stub in stubs.values() if stub.name not in callers]
-    final = apply_edits(worker, [_removal(after, stub) for stub in gone])
+    dropped = tuple(name for name, stub in stubs.items() if stub.name not in callers)
+    final = without_delegates(recipe, worker, dropped)
     compile(final, recipe.source_file, "exec", dont_inherit=True)
     changes = (FileChange(recipe.source_file, source.data, final),)
-    dropped = tuple(stub.name for stub in gone)
     return CleanupPlan(
         recipe,
         tuple(d.name for d in cut.proof.details),
@@ -105,8 +105,8 @@ def _callers(recipe: Recipe, tree: Tree, worker: Source, stubs: Collection[Metho
         else:
             data = tree.read(path) or b""
             for match in mention.finditer(data):
-                line = data.count(b"\n", 0, match.start()) + 1
-                found.setdefault(match[0].decode(), f"{path}:{line}")
+                number = data.count(b"\n", 0, match.start()) + 1
+                found.setdefault(match[0].decode(), f"{path}:{number}")
     return found
 
 
@@ -117,9 +117,16 @@ def _used_on_worker(recipe: Recipe, handler: bytes, names: Collection[str]) -> d
     for name in names:
         pattern = rb"(?:%b)\.%b\b|[\"']%b[\"']" % (handles, name.encode(), name.encode())
         if match := re.search(pattern, handler):
-            line = handler.count(b"\n", 0, match.start()) + 1
-            found[name] = f"{recipe.target_file}:{line}"
+            number = handler.count(b"\n", 0, match.start()) + 1
+            found[name] = f"{recipe.target_file}:{number}"
     return found
+
+
+def without_delegates(recipe: Recipe, worker: bytes, names: Sequence[str]) -> bytes:
+    """The class's file without the delegates of `names` (as the handler calls them)."""
+    source = read_source(recipe.source_file, worker)
+    stubs = stubs_of(recipe, outline(source, recipe.source_class), names)
+    return apply_edits(worker, [_removal(source, stub) for stub in stubs.values()])
 
 
 def _removal(source: Source, stub: Method) -> Edit:

@@ -15,12 +15,16 @@ from typing import Any
 
 from migration.code.source import read_source
 from migration.code.structure import outline
+from migration.code.tree import Tree
 from migration.errors import MigrationError
 from migration.inverse.fold import Inverse, learn, stubs_of
-from migration.inverse.hunks import Hunk
+from migration.inverse.hunks import Hunk, difference, text_lines
 from migration.ledger.change import FileChange
 from migration.move.cut import CutPlan
 from migration.move.proof import MethodProof, Proof
+from migration.phases.cleanup import CleanupPlan
+from migration.phases.gate import GatePlan
+from migration.phases.port import PortPlan
 from migration.recipe import HandleSpec, Recipe
 
 SCHEMA = 1
@@ -30,9 +34,11 @@ SUFFIX = ".proof.json"
 
 @dataclass(frozen=True)
 class ProofFile:
-    """`before` and `after` are SHA-256 of the class's file, `handler` that of the handler module;
-    `created` are package files that the cut added."""
+    """`phase` is cut, port, gate or cleanup. `before` and `after` are SHA-256 of the class's file, `handler`
+    that of the handler module; `created` are package files that the phase added; `dropped` are delegates
+    that cleanup removed, `delegates` the hunks that put them back."""
 
+    phase: str
     recipe: Recipe
     before: str
     after: str
@@ -40,6 +46,8 @@ class ProofFile:
     created: tuple[str, ...]
     proof: Proof
     inverse: Inverse
+    dropped: tuple[str, ...] = ()
+    delegates: tuple[Hunk, ...] = ()
 
     @property
     def path(self) -> str:
@@ -60,7 +68,70 @@ def digest(data: bytes) -> str:
 
 
 def record(plan: CutPlan) -> ProofFile:
-    """The proof file of a plan that is about to be written."""
+    """The proof file of a one-step cut that is about to be written."""
+    recipe = plan.recipe
+    files = {change.path: change for change in plan.changes}
+    worker, handler = files[recipe.source_file], files[recipe.target_file]
+    assert worker.before is not None and worker.after is not None and handler.after is not None
+    return ProofFile(
+        "cut",
+        recipe,
+        digest(worker.before),
+        digest(worker.after),
+        digest(handler.after),
+        _created(plan),
+        plan.proof,
+        _inverse(plan),
+    )
+
+
+def record_port(plan: PortPlan, tree: Tree) -> ProofFile:
+    worker = tree.read(plan.recipe.source_file)
+    handler = next(change.after for change in plan.changes if change.path == plan.recipe.target_file)
+    assert worker is not None and handler is not None
+    own = digest(worker)
+    recipe = plan.cut.recipe
+    return ProofFile(
+        "port", recipe, own, own, digest(handler), _created(plan.cut), plan.cut.proof, _NO_INVERSE
+    )
+
+
+def record_gate(plan: GatePlan, tree: Tree) -> ProofFile:
+    (worker,) = plan.changes
+    handler = tree.read(plan.recipe.target_file)
+    assert worker.before is not None and worker.after is not None and handler is not None
+    before, after = digest(worker.before), digest(worker.after)
+    return ProofFile("gate", plan.recipe, before, after, digest(handler), (), plan.cut.proof, _NO_INVERSE)
+
+
+def record_cleanup(plan: CleanupPlan, tree: Tree) -> ProofFile:
+    (worker,) = plan.changes
+    handler = tree.read(plan.recipe.target_file)
+    cut = next(change.after for change in plan.cut.changes if change.path == plan.recipe.source_file)
+    assert worker.before is not None and worker.after is not None and handler is not None and cut is not None
+    return ProofFile(
+        "cleanup",
+        plan.recipe,
+        digest(worker.before),
+        digest(worker.after),
+        digest(handler),
+        (),
+        plan.cut.proof,
+        _inverse(plan.cut),
+        plan.dropped,
+        difference(text_lines(worker.after), text_lines(cut)),
+    )
+
+
+_NO_INVERSE = Inverse({}, "", {}, ())
+
+
+def _created(plan: CutPlan) -> tuple[str, ...]:
+    paths = (change.path for change in plan.changes)
+    return tuple(path for path in paths if path not in (plan.recipe.source_file, plan.recipe.target_file))
+
+
+def _inverse(plan: CutPlan) -> Inverse:
     recipe = plan.recipe
     files = {change.path: change for change in plan.changes}
     worker, handler = files[recipe.source_file], files[recipe.target_file]
@@ -73,17 +144,7 @@ def record(plan: CutPlan) -> ProofFile:
         for detail in plan.proof.details
         if (count := bool(detail.lazy_imports) + bool(detail.late_reads))
     }
-    inverse = learn(recipe, before, moved, worker.after, handler.after, prologues, plan.proof.alias)
-    created = tuple(path for path in files if path not in (recipe.source_file, recipe.target_file))
-    return ProofFile(
-        recipe,
-        digest(worker.before),
-        digest(worker.after),
-        digest(handler.after),
-        created,
-        plan.proof,
-        inverse,
-    )
+    return learn(recipe, before, moved, worker.after, handler.after, prologues, plan.proof.alias)
 
 
 def proof_change(proof: ProofFile, existing: bytes | None) -> FileChange:
@@ -91,10 +152,11 @@ def proof_change(proof: ProofFile, existing: bytes | None) -> FileChange:
 
 
 def dumps(proof: ProofFile) -> bytes:
-    body: dict[str, Any] = {"schema": SCHEMA, "phase": "cut", **dataclasses.asdict(proof)}
+    body: dict[str, Any] = {"schema": SCHEMA, **dataclasses.asdict(proof)}
     inverse = body["inverse"]
     inverse["methods"] = {name: [_slim(hunk) for hunk in hunks] for name, hunks in inverse["methods"].items()}
     inverse["file"] = [_slim(hunk) for hunk in inverse["file"]]
+    body["delegates"] = [_slim(hunk) for hunk in body["delegates"]]
     return (_layout(body, 0) + "\n").encode()
 
 
@@ -122,6 +184,7 @@ def loads(data: bytes, where: str) -> ProofFile:
         if body["schema"] != SCHEMA:
             raise MigrationError("MG110", f"{where}: schema {body['schema']}, this version reads {SCHEMA}")
         return ProofFile(
+            body["phase"],
             _recipe(body["recipe"]),
             body["before"],
             body["after"],
@@ -134,6 +197,8 @@ def loads(data: bytes, where: str) -> ProofFile:
                 {name: tuple(map(_hunk, found)) for name, found in body["inverse"]["methods"].items()},
                 tuple(map(_hunk, body["inverse"]["file"])),
             ),
+            tuple(body["dropped"]),
+            tuple(map(_hunk, body["delegates"])),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise MigrationError("MG110", f"{where}: not a proof file: {error!r}") from error
@@ -151,7 +216,8 @@ def _recipe(entry: Mapping[str, Any]) -> Recipe:
     fields: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()
     }
-    return Recipe(**{**fields, "handles": handles})
+    effects = tuple((method, effect) for method, effect in entry["effects"])
+    return Recipe(**{**fields, "handles": handles, "effects": effects})
 
 
 def _proof(entry: Mapping[str, Any]) -> Proof:

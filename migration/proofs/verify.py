@@ -16,8 +16,12 @@ from migration.code.structure import outline
 from migration.code.tree import OverlayTree, Tree
 from migration.errors import MigrationError, Refusal
 from migration.inverse.fold import fold, stubs_of
-from migration.move.cut import module_names, movings, select
+from migration.inverse.hunks import apply, text_bytes, text_lines
+from migration.move.cut import CutPlan, module_names, movings, select
 from migration.move.proof import Proof, Result, prove
+from migration.phases.cleanup import without_delegates
+from migration.phases.gate import GatePlan, plan_gate
+from migration.phases.state import cut_anew, drift, ungated
 from migration.proofs.record import ProofFile, digest
 
 
@@ -77,15 +81,47 @@ def _verify(tree: Tree, proof: ProofFile) -> Verdict:
         return Broken(
             proof, (*(f"{path} was edited after the proof" for path in edited), *_edits(tree, proof))
         )
-    folded = fold(recipe, worker, handler, proof.names, proof.inverse)
-    if digest(folded.worker) != proof.before:
+    if proof.phase in ("port", "gate"):
+        return _verify_wiring(tree, proof, worker)
+    cut, lost = apply(text_lines(worker), proof.delegates)
+    whole = text_bytes(cut)
+    if lost or without_delegates(recipe, whole, proof.dropped) != worker:
+        return Broken(proof, ("more than delegates is gone",))
+    folded = fold(recipe, whole, handler, proof.names, proof.inverse)
+    original = folded.worker
+    if proof.phase == "cleanup":
+        again = plan_gate(recipe, OverlayTree(tree, {recipe.source_file: original}))
+        gated = again.changes[0].after if isinstance(again, GatePlan) else None
+        original = gated or b""
+    if digest(original) != proof.before:
         return Broken(proof, ("the original cannot be restored: the proof file was edited", *folded.lost))
-    again = _prove(tree, proof, folded.worker, worker, handler)
-    if isinstance(again, tuple):
-        return Broken(proof, tuple(f"{r.code} {r.where}:{r.line} {r.message}" for r in again))
+    found = _prove(tree, proof, folded.worker, whole, handler)
+    if isinstance(found, tuple):
+        return Broken(proof, tuple(f"{r.code} {r.where}:{r.line} {r.message}" for r in found))
+    return _judged(proof, found, original)
+
+
+def _judged(proof: ProofFile, again: Proof, original: bytes) -> Verdict:
     if again != proof.proof:
         return Broken(proof, ("the proof file states something else than what is proved now",))
-    return Verified(proof, folded.worker)
+    return Verified(proof, original)
+
+
+def _verify_wiring(tree: Tree, proof: ProofFile, worker: bytes) -> Verdict:
+    """A port or a gate: made again on the class without gates, it must give what is there."""
+    recipe = proof.recipe
+    original = ungated(recipe, read_source(recipe.source_file, worker))
+    if digest(original) != proof.before:
+        return Broken(proof, ("taking the gates out does not give the original",))
+    cut = cut_anew(recipe, tree, original)
+    if not isinstance(cut, CutPlan):
+        return Broken(proof, ("the methods of the class cannot be cut any more",))
+    reasons = [f"{r.where} of the handler is not the legacy method" for r in drift(recipe, tree, cut)]
+    if proof.phase == "gate":
+        again = plan_gate(recipe, OverlayTree(tree, {recipe.source_file: original}))
+        if not isinstance(again, GatePlan) or again.changes[0].after != worker:
+            reasons.append("the gates are not what `migrate gate` writes")
+    return Broken(proof, tuple(reasons)) if reasons else _judged(proof, cut.proof, original)
 
 
 def _prove(

@@ -1,0 +1,38 @@
+"""`migrate gate`: phase 2, route each method through a gate."""
+
+from __future__ import annotations
+
+import argparse
+
+from migration.cli import Commands
+from migration.commands.options import add_slice, add_write_modes
+
+
+def configure(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "gate",
+        help="phase 2: rename the legacy bodies and put a gate before each",
+        description="Each body of the slice becomes _legacy_<name>, its public name a gate.\n"
+        "<PREFIX>_NATIVE=1 routes to the handler; <PREFIX>_COMPARE=1 runs both and returns the legacy result; "
+        "with neither a gate costs one attribute test.",
+        epilog="examples:\n  migrate gate kv --diff\n  BATCHGEN_WORKER_KV_COMPARE=1 python serve.py",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_slice(parser)
+    add_write_modes(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from migration.code.tree import DiskTree
+    from migration.commands.phase import finish
+    from migration.commands.writing import open_repository
+    from migration.phases.gate import GatePlan, plan_gate
+    from migration.proofs.record import record_gate
+    from migration.slices import load_recipe
+
+    recipe = load_recipe(arguments.slice)
+    root = open_repository(arguments)
+    tree = DiskTree(root)
+    outcome = plan_gate(recipe, tree)
+    proof = record_gate(outcome, tree) if isinstance(outcome, GatePlan) else None
+    return finish(arguments, root, tree, outcome, proof)

@@ -11,12 +11,14 @@ import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from migration.errors import MigrationError
 from migration.trace.merge import as_document
+from migration.trace.probe.states import States
 from migration.trace.session import Run, trace
 from migration.trace.summary import unseen
 
@@ -210,20 +212,25 @@ def test_nothing_of_the_program_is_run_or_changed_by_looking(python: str, projec
         @property
         def __class__(self): hooks.append("class"); return int
         def step(self): return self.x
+
+    class Slotted(Worker):
+        __slots__ = ("slot",)
     """
     script = """
     import inspect, sys
-    from app.worker import Worker, hooks
-    worker = Worker()
+    from app.worker import Slotted, Worker, hooks
+    worker = Slotted()
+    worker.slot = 1
     hooks.clear()
     worker.step()
-    print(hooks, inspect.signature(Worker.step), sys.getprofile(), sys.gettrace())
+    print(hooks, vars(worker), inspect.signature(Worker.step), sys.getprofile(), sys.gettrace())
     """
     project(script, worker)
     plain = subprocess.run([python, "run.py"], capture_output=True, text=True, check=True).stdout
     code = "import sys\nfrom migration.trace.session import trace\n"
     code += f"run = trace([{python!r}, 'run.py'], [{CLASS!r}], 2, 0)\n"
-    code += f"assert run.seen.instances_seen({CLASS!r}), run.seen\nsys.exit(run.exit_code)"
+    code += f"assert run.seen.instances_seen({CLASS!r}) and not run.seen.problems, run.seen\n"
+    code += "sys.exit(run.exit_code)"
     shown = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -264,6 +271,45 @@ def test_generators_and_coroutines_stay_what_they_are(python: str, project: Call
     project(script, worker)
     run, seen = traced("run.py", python=python)
     assert run.exit_code == 0 and seen["methods"]["each"]["calls"] == 1
+
+
+@pytest.mark.parametrize("python", INTERPRETERS, ids=TRACED_BY.get)
+def test_code_that_serves_other_functions_too_is_left_alone(python: str, project: Callable[..., Path]):
+    worker = """
+    def make():
+        def inner(*args): return 1
+        return inner
+    shared = make()
+    class Worker:
+        step = shared
+        def __init__(self): pass
+    """
+    project("from app.worker import Worker, shared; Worker().step(); shared()", worker)
+    assert traced("run.py", python=python)[1]["methods"].keys() == {"__init__"}
+
+
+def test_elements_are_looked_at_again_when_the_container_has_changed():
+    seen: dict[tuple[str, str], int] = {}
+
+    def add(name: str, text: str, looks: int) -> None:
+        seen[name, text] = seen.get((name, text), 0) + looks
+
+    states = States(add, 2)
+    worker = SimpleNamespace(fixed=[1], grown=[], turned=[1])
+    for look in range(1, 12):
+        if look == 3:
+            worker.grown.append(1)
+        if look == 6:
+            worker.turned[0] = "a"  # of the same length: seen after the next look that is a power of two
+        states.look(worker)
+    states.settle()
+    assert seen == {
+        ("fixed", "list[int]"): 11,
+        ("grown", "list"): 2,
+        ("grown", "list[int]"): 9,
+        ("turned", "list[int]"): 8,
+        ("turned", "list[str]"): 3,
+    }
 
 
 def test_monitoring_asks_for_events_of_the_class_alone(project: Callable[..., Path]):
@@ -335,19 +381,27 @@ def test_children_are_traced_and_their_files_added_up(project: Callable[..., Pat
     from app.worker import Worker
     def work(n): Worker("a").grow(n)
     if __name__ == "__main__":
+        work(1)
         for method in ("fork", "spawn"):
             child = multiprocessing.get_context(method).Process(target=work, args=(1,))
             child.start(); child.join()
             assert child.exitcode == 0
         code = "from app.worker import Worker; Worker('a').grow(1)"
         subprocess.run([sys.executable, "-c", code], check=True)
-        work(1)
     """
     project(script)
     run, seen = traced("run.py")
     assert run.exit_code == 0 and seen["methods"]["grow"]["calls"] == 4
     # the resource tracker of multiprocessing is a process as well
     assert run.seen.processes >= 4 and run.seen.ended_early == 0
+
+
+@pytest.mark.slow
+def test_the_workers_of_torchrun_are_traced(project: Callable[..., Path]):
+    project("from app.worker import main; main()")
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    run, seen = traced(*launcher, "run.py")
+    assert run.exit_code == 0 and seen["methods"]["grow"]["calls"] == 6
 
 
 @pytest.mark.parametrize("python", INTERPRETERS, ids=TRACED_BY.get)
@@ -409,11 +463,12 @@ def test_ctrl_c_ends_the_program_and_keeps_what_was_seen(project: Callable[..., 
 
 def test_counts_are_exact_with_threads(project: Callable[..., Path]):
     script = """
-    import threading
+    import sys, threading
     from app.worker import Worker
     worker = Worker("a")
     def work():
         for n in range(200): worker.grow(n)
+    sys.setswitchinterval(1e-6)
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads: thread.start()
     for thread in threads: thread.join()
@@ -422,6 +477,7 @@ def test_counts_are_exact_with_threads(project: Callable[..., Path]):
     run, seen = traced("run.py")
     assert run.exit_code == 0 and not run.seen.problems
     assert seen["methods"]["grow"]["calls"] == seen["methods"]["grow"]["returns"]["app.worker.Pool"] == 800
+    assert seen["attributes"]["name"]["str"] == 1600 + 1 == seen["states"] - 1
 
 
 @pytest.mark.parametrize("python", INTERPRETERS, ids=TRACED_BY.get)

@@ -211,6 +211,8 @@ class Pool: pass
             [ImportName("torch.nn", "Parameter", "Weight")],
         ),
         ("app.worker.Pool", (("app.worker", "Pool"),), "Pool", [ImportName("app.worker", "Pool")]),
+        # a package that passes on what its module defines
+        ("other.pages.Page", (("other.pages", "Page"),), "Page", [ImportName("other", "Page")]),
         ("kv.tasks.Task", (("kv.tasks", "Task"),), "Task", [ImportName("kv.tasks", "Task")]),
         ("kv.Page", (("kv", "Page"),), "kv.Page", [ImportName("kv")]),  # Page is another class here
         ("kv.Any", (("kv", "Any"),), "kv.Any", [ImportName("kv")]),

@@ -29,10 +29,12 @@ class Wrapping:
         for name, value in tuple(vars(subject.kind).items()):
             new: Any = None
             if type(value) is property:
-                kinds = {"getter": value.fget, "setter": value.fset, "deleter": value.fdel}
-                parts = [(f"{name}.{kind}", function) for kind, function in kinds.items()]
-                getter, setter, deleter = (self._part(subject, found, *part) for part in parts)
-                new = property(getter, setter, deleter, value.__doc__)
+                parts = [value.fget, value.fset, value.fdel]
+                names = [f"{name}.{kind}" for kind in ("getter", "setter", "deleter")]
+                if found.keys() & set(names):
+                    part = functools.partial(self._part, subject, found)
+                    getter, setter, deleter = map(part, names, parts)
+                    new = property(getter, setter, deleter, value.__doc__)
             elif name not in found:
                 continue
             elif type(value) in (staticmethod, classmethod):

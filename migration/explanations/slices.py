@@ -92,6 +92,54 @@ poll = "0f3c6a1e"      # shortened here; the worker's poll() has been edited sin
 poll = "97d1b2c4"      # looked at again
 """,
     ),
+    "MG110": Explanation(
+        what="There is no proof file for the slice under `.migrate/`, or it was not written by this version of "
+        "migrate.",
+        why="Without it nothing says which original the tree has to be checked against, and a check of nothing "
+        "is no success.",
+        past="Name a slice whose proof is there (the message lists them), or the path of the file. A proof is "
+        "written with each port, gate, cleanup and cut, and belongs into the same commit.",
+    ),
+    "MG111": Explanation(
+        what="The slice cannot be put back into its class: an edit made since stands in the way, or the class "
+        "as it would be could not be cut into what is there now.",
+        why="Folding back is the exact inverse of the cut. Where it would not be, an edit would be lost.",
+        past="Take those edits out of the handler or the class, fold, and make them again in the class; or fold "
+        "by hand.",
+    ),
+    "MG112": Explanation(
+        what="The handler module has classes, functions or methods that the slice did not put there.",
+        why="Folding back deletes the module, and they have no place in the class.",
+        past="Move them into a module of their own first.",
+    ),
+    "MG113": Explanation(
+        what="A method of the handler is not what a port of the class would write now: one of the two was "
+        "edited since.",
+        why="The two are meant to do the same. After cleanup only the handler's is left, and an edit of the "
+        "legacy one would be lost without a word.",
+        past="Where the class was edited: delete the handler module and port again. Where the handler was: "
+        "make the same edit in the class, port again, and let the comparison show that both agree.",
+    ),
+    "MG114": Explanation(
+        what="The phase before this one has not been done, or the slice was cut in one step and has no phases "
+        "left.",
+        why="Port copies, gate routes, cleanup deletes: each relies on what the one before it wrote.",
+        past="Run them in this order.",
+        before="""\
+$ migrate cleanup kv
+""",
+        after="""\
+$ migrate port kv
+$ migrate gate kv
+$ migrate cleanup kv
+""",
+    ),
+    "MG115": Explanation(
+        what="One method alone adds more lines than a pull request of this slice may have.",
+        why="A port divides itself between methods, not within one.",
+        past="Divide the method first (`migrate split`), in a pull request of its own, or raise `budget` under "
+        "`[port]`.",
+    ),
     "MG401": Explanation(
         what="The recipe has an entry that is unknown, missing or of the wrong kind, or names methods that "
         "are not there. All mistakes are reported at once, with their lines.",

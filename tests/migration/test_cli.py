@@ -175,15 +175,14 @@ journal.write_all(root, plan_cut(load_recipe({str(RECIPE)!r}), DiskTree(root)).c
     [
         (),
         ("port",),
-        ("port", "kv"),
         ("port", "kv", "--cut", "--check", "--diff"),
         ("inventory",),
         ("inventory", "a.py", "b.py"),
-        ("cleanup", "kv"),
+        ("cleanup",),
     ],
 )
-def test_wrong_usage_exits_64(arguments: tuple[str, ...]):
-    run = migrate(*arguments)
+def test_wrong_usage_exits_64(arguments: tuple[str, ...], tmp_path: Path):
+    run = migrate(*arguments, cwd=tmp_path)
     assert run.returncode == 64 and run.stdout == "" and "usage: migrate" in run.stderr
 
 

@@ -67,3 +67,13 @@ def test_a_deletion_has_the_mode_that_git_compares(tmp_path: Path):
     assert b"\ndeleted file mode 100755\n" in data
     run = apply(tmp_path, data)
     assert (run.returncode, run.stderr, files(tmp_path)) == (0, b"", {})
+
+
+def test_a_name_with_a_space_ends_in_a_tab_as_git_writes_it(tmp_path: Path):
+    make_tree(tmp_path, {"a b.py": b"x\n"})
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    (tmp_path / "a b.py").write_bytes(b"y\n")
+    git = subprocess.run(["git", "diff"], cwd=tmp_path, capture_output=True, check=True).stdout
+    ours = patch(changes_between({"a b.py": b"x\n"}, {"a b.py": b"y\n"}))
+    assert ours.splitlines() == [line for line in git.splitlines() if not line.startswith(b"index ")]

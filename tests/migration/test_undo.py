@@ -136,6 +136,15 @@ def test_an_edit_between_plan_and_undo_is_not_lost(root: Path):
     assert tree(root) == {**NEW_TREE, "a.py": b"edited\n"} and labels(root) == ["port --cut kv"]
 
 
+def test_a_record_that_is_gone_by_now_stops_its_undo(root: Path):
+    plan = plan_undo(root)
+    assert isinstance(plan, UndoPlan)
+    shutil.rmtree(root / UNDO / "0001")
+    with pytest.raises(MigrationError, match="0001 is gone"):
+        undo(root, plan)
+    assert tree(root) == NEW_TREE
+
+
 def test_a_file_that_was_taken_back_by_hand_is_not_in_the_way(root: Path):
     make_tree(root, {path: OLD[path] for path in ("a.py", "gone/d.py")})
     (root / "pkg/deep/er/c.py").unlink()
@@ -321,16 +330,16 @@ def test_what_undo_keeps_is_no_uncommitted_change(repository: Path):
 
 
 SIGNALLED = """
-import os, signal, sys
+import os, pathlib, signal, sys
 from migration.cli import main
-name, left, arguments = sys.argv[1], [int(sys.argv[2])], sys.argv[3:]
+name, late, arguments = sys.argv[1], sys.argv[2] == "late", sys.argv[3:]
 for heeded, how in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
     signal.signal(heeded, how)
-sync = os.fsync
+manifest = pathlib.Path(arguments[-1], ".migrate/undo/journal/manifest.json")
+sync, sent = os.fsync, []
 def interrupted(descriptor):
-    left[0] -= 1
-    if left[0] == 0:
-        os.kill(os.getpid(), getattr(signal, name))
+    if not sent and manifest.exists() == late:
+        sent.append(os.kill(os.getpid(), getattr(signal, name)))
     sync(descriptor)
 os.fsync = interrupted
 main(arguments)
@@ -338,12 +347,12 @@ main(arguments)
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
-@pytest.mark.parametrize(("sync", "said"), [(1, "nothing was written"), (15, "has been finished")])
+@pytest.mark.parametrize(("when", "said"), [("early", "nothing was written"), ("late", "has been finished")])
 def test_a_signal_during_a_write_ends_with_one_line(
-    repository: Path, name: str, code: int, sync: int, said: str
+    repository: Path, name: str, code: int, when: str, said: str
 ):
     run = subprocess.run(
-        [sys.executable, "-c", SIGNALLED, name, str(sync), "port", RECIPE, "--cut", "--repo", repository],
+        [sys.executable, "-c", SIGNALLED, name, when, "port", RECIPE, "--cut", "--repo", repository],
         capture_output=True,
         text=True,
         check=False,

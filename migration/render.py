@@ -17,6 +17,7 @@ from migration.survey.inventory import Inventory, MethodReport
 
 if TYPE_CHECKING:
     from migration.inverse.inline import InlinePlan
+    from migration.inverse.replay import Replay, State
 
 
 def as_json(value: Any) -> None:
@@ -136,6 +137,18 @@ def inlined(name: str, found: InlinePlan, *, written: bool) -> None:
     for change in found.changes:
         verb = "deleted" if change.after is None else "changed"
         console.print(f"  {verb} {escape(change.path)}", soft_wrap=True, highlight=False)
+
+
+def replayed(found: Replay) -> None:
+    """A row for each method, and the counts."""
+    table = Table("method", "line", "state", "", title=f"{found.recipe.name} on {found.recipe.source_file}")
+    colours = {"unchanged": "green", "re-derived": "yellow", "conflict": "red"}
+    for method in found.methods:
+        state = f"[{colours[method.state]}]{method.state}[/]"
+        table.add_row(escape(method.name), str(method.line or ""), state, escape(method.why))
+    Console().print(table)
+    states: tuple[State, ...] = ("unchanged", "re-derived", "conflict")
+    line(", ".join(f"{found.count(state)} {state}" for state in states))
 
 
 def verdicts(rows: Sequence[Mapping[str, Any]]) -> None:

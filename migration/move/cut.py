@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import dataclasses
 import difflib
-from collections.abc import Collection, Sequence
+import posixpath
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -130,6 +131,15 @@ def _class_names(shape: ClassOutline) -> frozenset[str]:
         elif isinstance(statement, ast.ClassDef):
             found.add(statement.name)
     return frozenset(found)
+
+
+def _top_imports(source: Source) -> Iterator[ast.stmt]:
+    """The imports that open a module, and its docstring."""
+    for index, node in enumerate(source.tree.body):
+        docstring = index == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if not (docstring or isinstance(node, ast.Import | ast.ImportFrom)):
+            return
+        yield node
 
 
 def _same_names(moving: Sequence[Moving]) -> list[Refusal]:
@@ -375,19 +385,21 @@ class _Cut:
 
     def _import_edit(self) -> Edit:
         """`from <target> import <handler>` after the imports at the top of the worker module."""
-        body = self.source.tree.body
+        item = ImportName(self.recipe.target_module, self.recipe.handler_class)
         last = 0
-        for node in body:
-            docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            if isinstance(node, ast.Import | ast.ImportFrom) or (docstring and node is body[0]):
-                last = node.end_lineno or node.lineno
-            else:
-                break
-        line = import_lines(
-            [ImportName(self.recipe.target_module, self.recipe.handler_class)], lambda _: True
-        )
+        for node in _top_imports(self.source):
+            if self._is_handler_import(node) and ast.unparse(node) > f"from {item.module} import {item.name}":
+                break  # handlers stand in one order, whichever was cut first
+            last = node.end_lineno or node.lineno
         position = self.source.offset(last + 1)
+        line = import_lines([item], lambda _: True)
         return Edit(position, position, line.replace("\n", self.source.eol.decode()).encode())
+
+    def _is_handler_import(self, node: ast.stmt) -> bool:
+        if not isinstance(node, ast.ImportFrom) or node.module is None or len(node.names) != 1:
+            return False
+        data = self.tree.read(posixpath.join(self.recipe.import_root, node.module.replace(".", "/") + ".py"))
+        return data is not None and b"def for_worker(cls, worker" in data
 
     def _packages(self) -> list[FileChange]:
         """`__init__.py` for the folders that the target adds to a regular package."""

@@ -18,7 +18,7 @@ from migration.code.structure import ClassOutline, FunctionNode, Method, outline
 from migration.errors import MigrationError, Refusal
 from migration.move.inverse import Declared, Inverse
 from migration.move.moving import Moving, is_overload, moved_name
-from migration.move.planned import body_hash
+from migration.move.planned import body_hash, planned_key
 from migration.move.scopes import scope_faults
 from migration.recipe import Recipe
 
@@ -46,6 +46,8 @@ class MethodProof:
 
     name: str
     moved_name: str
+    #: What `[planned.bodies]` of a recipe calls it.
+    key: str
     body: str
     renames: tuple[tuple[str, int], ...]
     lazy_imports: tuple[str, ...]
@@ -115,6 +117,7 @@ def prove(
             MethodProof(
                 one.label,
                 one.name,
+                planned_key(one.method),
                 body_hash(one.node),
                 tuple(sorted(inverse.renames.items())),
                 lazy,

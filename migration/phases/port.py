@@ -79,7 +79,8 @@ def plan_port(recipe: Recipe, tree: Tree) -> PortPlan | PortRefused | PortClean:
 
 
 def _part_of(recipe: Recipe, labels: tuple[str, ...]) -> Recipe:
-    return dataclasses.replace(recipe, methods=labels, stays=())
+    planned = {key: digest for key, digest in recipe.planned.items() if key.partition(".")[0] in labels}
+    return dataclasses.replace(recipe, methods=labels, stays=(), planned=planned)
 
 
 def _next(

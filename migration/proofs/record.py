@@ -225,6 +225,7 @@ def _proof(entry: Mapping[str, Any]) -> Proof:
         MethodProof(
             d["name"],
             d["moved_name"],
+            d["key"],
             d["body"],
             tuple((name, count) for name, count in d["renames"]),
             tuple(d["lazy_imports"]),

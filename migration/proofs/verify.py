@@ -6,8 +6,6 @@ made again on it. Slices of one file stack: each restores the state that the one
 
 from __future__ import annotations
 
-import ast
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +16,7 @@ from migration.errors import MigrationError, Refusal
 from migration.inverse.fold import fold, stubs_of
 from migration.inverse.hunks import apply, text_bytes, text_lines
 from migration.move.cut import CutPlan, module_names, movings, select
+from migration.move.planned import body_hash
 from migration.move.proof import Proof, Result, prove
 from migration.phases.cleanup import without_delegates
 from migration.phases.gate import GatePlan, plan_gate
@@ -165,6 +164,6 @@ def _edits(tree: Tree, proof: ProofFile) -> list[str]:
     changed = [
         f"{recipe.handler_class}.{name} is not what was moved"
         for name in names
-        if hashlib.sha256(ast.dump(restored[name].node).encode()).hexdigest() != known[name]
+        if body_hash(restored[name].node) != known[name]
     ]
     return [*gone, *changed]

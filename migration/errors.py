@@ -70,6 +70,7 @@ CATALOGUE: Final[dict[str, Code]] = {
     "MG113": Code("legacy method and handler differ", "port the slice again, or edit both alike"),
     "MG114": Code("phases are out of order", "port first, then gate, then cleanup"),
     "MG115": Code("method is over the budget", "split it with `migrate split`, or raise `port.budget`"),
+    "MG116": Code("method cannot be gated", "cut it in one step, or list it in `stays`"),
     "MG201": Code("result does not compile", "report it: the cut must never produce this"),
     "MG202": Code("moved body differs from the original", "list the method in `stays` and report it"),
     "MG203": Code(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from migration.code.source import Edit, Source, apply_edits, read_source
@@ -63,7 +63,7 @@ def plan_cleanup(recipe: Recipe, tree: Tree) -> CleanupPlan | CleanupRefused | C
     after = read_source(recipe.source_file, worker)
     names = [d.moved_name for d in cut.proof.details]
     stubs = stubs_of(recipe, outline(after, recipe.source_class), names)
-    callers = _callers(recipe, tree, after, list(stubs.values()))
+    callers = _callers(recipe, tree, after, stubs)
     dropped = tuple(name for name, stub in stubs.items() if stub.name not in callers)
     final = without_delegates(recipe, worker, dropped)
     compile(final, recipe.source_file, "exec", dont_inherit=True)
@@ -82,44 +82,45 @@ def _refused(recipe: Recipe, code: str, message: str) -> CleanupRefused:
     return CleanupRefused(recipe, (Refusal(code, recipe.source_file, 0, message),))
 
 
-def _callers(recipe: Recipe, tree: Tree, worker: Source, stubs: Collection[Method]) -> dict[str, str]:
-    """name -> a place that may need its delegate. Text decides: a false hit only keeps a delegate."""
+def _callers(recipe: Recipe, tree: Tree, worker: Source, stubs: Mapping[str, Method]) -> dict[str, str]:
+    """name -> a place that may need its delegate; `stubs` are by the names that the handler has for them.
+
+    Text decides: a false hit only keeps a delegate.
+    """
     found = {
         stub.name: "public" if not stub.name.startswith("_") else "Python itself"
-        for stub in stubs
+        for stub in stubs.values()
         if not stub.name.startswith("_") or stub.name.endswith("__") or stub.node.decorator_list
     }
-    left = {stub.name for stub in stubs} - found.keys()
-    if not left:
+    # A private name is spelled as Python mangles it everywhere but in the class.
+    spellings = {
+        word: stub.name
+        for name, stub in stubs.items()
+        if stub.name not in found
+        for word in (name, stub.name)
+    }
+    if not spellings:
         return found
-    mention = re.compile(rb"\b(?:" + b"|".join(re.escape(n).encode() for n in sorted(left)) + rb")\b")
+    words = b"|".join(re.escape(word).encode() for word in sorted(spellings))
+    mention = re.compile(rb"\b(?:" + words + rb")\b")
+    inside = [range(stub.block_start, stub.block_end + 1) for stub in stubs.values()]
     for path in tree.python_files():
+        data = worker.data if path == recipe.source_file else tree.read(path) or b""
         if path == recipe.target_file:
-            found |= _used_on_worker(recipe, tree.read(path) or b"", left)
-        elif path == recipe.source_file:
-            inside = [range(stub.block_start, stub.block_end + 1) for stub in stubs]
-            for number, line in enumerate(worker.lines, 1):
-                if not any(number in block for block in inside):
-                    for name in mention.findall(line):
-                        found.setdefault(name.decode(), f"{path}:{number}")
+            mention_here = _through_handles(recipe, words)
         else:
-            data = tree.read(path) or b""
-            for match in mention.finditer(data):
-                number = data.count(b"\n", 0, match.start()) + 1
-                found.setdefault(match[0].decode(), f"{path}:{number}")
+            mention_here = mention
+        for match in mention_here.finditer(data):
+            number = data.count(b"\n", 0, match.start()) + 1
+            if path != recipe.source_file or not any(number in block for block in inside):
+                found.setdefault(spellings[match[match.lastindex or 0].decode()], f"{path}:{number}")
     return found
 
 
-def _used_on_worker(recipe: Recipe, handler: bytes, names: Collection[str]) -> dict[str, str]:
-    """Methods that the handler itself calls through a handle, or by a computed or late-bound name."""
+def _through_handles(recipe: Recipe, words: bytes) -> re.Pattern[bytes]:
+    """How the handler itself speaks of a method of the worker: through a handle, or by its name as a string."""
     handles = b"|".join(re.escape(f"._{handle.name}").encode() for handle in recipe.handles)
-    found: dict[str, str] = {}
-    for name in names:
-        pattern = rb"(?:%b)\.%b\b|[\"']%b[\"']" % (handles, name.encode(), name.encode())
-        if match := re.search(pattern, handler):
-            number = handler.count(b"\n", 0, match.start()) + 1
-            found[name] = f"{recipe.target_file}:{number}"
-    return found
+    return re.compile(rb"(?:%b)\.(%b)\b|[\"'](%b)[\"']" % (handles, words, words))
 
 
 def without_delegates(recipe: Recipe, worker: bytes, names: Sequence[str]) -> bytes:

@@ -59,6 +59,10 @@ def plan_gate(recipe: Recipe, tree: Tree) -> GatePlan | GateRefused | GateClean:
         return GateRefused(recipe, found)
     names = module_names(recipe, source)
     moving, _ = movings(recipe, tree, source, shape, select(shape, recipe), names)
+    bound = [one for one in moving if one.label in ("__new__", "__init_subclass__", "__class_getitem__")]
+    if bound:
+        why = "Python binds it without a decorator, and its legacy body would have another name"
+        return GateRefused(recipe, tuple(Refusal("MG116", m.label, m.node.lineno, why) for m in bound))
     effects = {one.name: effect_of(one, recipe) for one in moving}
     own = {recipe.gate_name, "Gate", recipe.handler_class, *(kind for kind, _ in effects.values())}
     if taken := sorted(own & names.bindings.keys()):

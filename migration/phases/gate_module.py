@@ -68,7 +68,7 @@ def module_edits(
     body = (gate_object(recipe, effects, unit, eol) + eol + eol).encode()
     at, before = import_position(source), class_position(source, shape)
     if at == before:
-        return [Edit(at, at, imports + eol.encode() + body)]
+        return [Edit(at, at, imports + body)]
     return [Edit(at, at, imports), Edit(before, before, body)]
 
 

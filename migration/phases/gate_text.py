@@ -32,14 +32,21 @@ def gate_edits(source: Source, recipe: Recipe, moving: Sequence[Moving]) -> Iter
         start, head = source.offset(first), source.offset(node.lineno)
         decorators = source.data[start:head] if one.staying else b""
         kept = b"" if one.staying else source.data[start:head]
-        if one.staying and _is_static(one):
-            kept = source.indent_of(first) + b"@staticmethod" + source.eol
-        if not one.staying and _is_static(one):
-            decorators = source.indent_of(first) + b"@staticmethod" + source.eol
+        binding = _binding(one)
+        if binding and one.staying:
+            kept = source.indent_of(first) + binding + source.eol
+        elif binding:
+            decorators = source.indent_of(first) + binding + source.eol
         text = decorators + _gate(source, recipe, one) + source.eol + kept
         yield Edit(start, head, text)
         name = source.offset(node.lineno, one.name_column)
         yield Edit(name, name + len(node.name.encode()), f"{LEGACY}{one.name}".encode())
+
+
+def _binding(one: Moving) -> bytes:
+    """The decorator that says what the first argument is: gate and body both need it."""
+    names = {d.id for d in one.node.decorator_list if isinstance(d, ast.Name)}
+    return next((b"@" + name.encode() for name in ("staticmethod", "classmethod") if name in names), b"")
 
 
 def _is_static(one: Moving) -> bool:

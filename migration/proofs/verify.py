@@ -147,6 +147,8 @@ def _edits(tree: Tree, proof: ProofFile) -> list[str]:
     recipe = proof.recipe
     worker, handler = tree.read(recipe.source_file), tree.read(recipe.target_file)
     assert worker is not None and handler is not None
+    if proof.phase != "cut":
+        return []
     try:
         shape = outline(read_source(recipe.source_file, worker), recipe.source_class)
         there = {
@@ -164,6 +166,6 @@ def _edits(tree: Tree, proof: ProofFile) -> list[str]:
     changed = [
         f"{recipe.handler_class}.{name} is not what was moved"
         for name in names
-        if body_hash(restored[name].node) != known[name]
+        if name not in restored or body_hash(restored[name].node) != known[name]
     ]
     return [*gone, *changed]

@@ -1,8 +1,8 @@
 """A warm process that forks writers and kills them: `python -m tests.migration.crash_server`.
 
 Each line of its input is JSON: `action` (write or undo), `root`, `delay` in seconds or null for no kill, and
-`from_commit`: the delay then counts from the moment at which the manifest is in place. The answer is a line
-of JSON: whether the writer was `killed`, and for one that ended the `seconds` it took and those `to_commit`.
+the moment `since` which it counts: start, commit (the manifest is in place) or first (so is the first file).
+The answer is a line of JSON: whether the writer was `killed`, the `seconds` it took and those `until` then.
 """
 
 from __future__ import annotations
@@ -37,8 +37,15 @@ def act(action: str, root: Path) -> None:
         undo.undo(root, plan)
 
 
-def serve(action: str, root: Path, delay: float | None, from_commit: bool) -> dict[str, object]:
-    manifest = root / journal.JOURNAL / "manifest.json"
+def reached(since: str, action: str, root: Path) -> bool:
+    if since == "first":
+        # An undo begins with what the write did last: the new files.
+        last = root / list(NEW)[-1]
+        return not last.exists() if action == "undo" else (root / CHANGES[0].path).stat().st_size > 10
+    return since == "start" or (root / journal.JOURNAL / "manifest.json").exists()
+
+
+def serve(action: str, root: Path, delay: float | None, since: str) -> dict[str, object]:
     ready, go = os.pipe()
     child = os.fork()
     if child == 0:
@@ -51,21 +58,17 @@ def serve(action: str, root: Path, delay: float | None, from_commit: bool) -> di
     os.read(ready, 1)
     os.close(ready)
     start = time.perf_counter()
-    ended, committed = 0, None
-    while not ended and (committed is None if from_commit or delay is None else False):
-        time.sleep(0.0001)
-        committed = time.perf_counter() if manifest.exists() else None
+    ended = 0
+    while not ended and not reached(since, action, root):
+        time.sleep(0.00005)
         ended, _ = os.waitpid(child, os.WNOHANG)
+    until = time.perf_counter()
     if delay is not None and not ended:
         time.sleep(delay)
         os.kill(child, signal.SIGKILL)
     status = 0 if ended else os.waitpid(child, 0)[1]
-    now = time.perf_counter()
-    return {
-        "killed": os.WIFSIGNALED(status),
-        "seconds": now - start,
-        "to_commit": (committed or now) - start,
-    }
+    seconds = time.perf_counter() - start
+    return {"killed": os.WIFSIGNALED(status), "seconds": seconds, "until": until - start}
 
 
 if __name__ == "__main__":

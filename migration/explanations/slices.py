@@ -140,6 +140,20 @@ $ migrate cleanup kv
         past="Divide the method first (`migrate split`), in a pull request of its own, or raise `budget` under "
         "`[port]`.",
     ),
+    "MG116": Explanation(
+        what="The method is `__new__`, `__init_subclass__` or `__class_getitem__`.",
+        why="Python binds these three by their name, without a decorator. A gate keeps the old body under "
+        "another name, where it would be bound to an instance.",
+        past="Cut the slice in one step (`migrate port --cut`), or list the method in `stays`.",
+        before="""\
+[source]
+stays = []
+""",
+        after="""\
+[source]
+stays = ["__init_subclass__"]
+""",
+    ),
     "MG401": Explanation(
         what="The recipe has an entry that is unknown, missing or of the wrong kind, or names methods that "
         "are not there. All mistakes are reported at once, with their lines.",

@@ -84,9 +84,7 @@ CATALOGUE: Final[dict[str, Code]] = {
     "MG301": Code(
         "file does not parse", "fix the syntax error first, or run under the Python it is written for"
     ),
-    "MG302": Code(
-        "encoding or line ends that cannot be cut safely", "convert the file to UTF-8 with one line end"
-    ),
+    "MG302": Code("encoding that cannot be read and written back exactly", "save the file as UTF-8"),
     "MG303": Code("file not found", "check --root and the recipe"),
     "MG304": Code("working tree has uncommitted changes", "commit them, or pass --allow-dirty"),
     "MG305": Code("an interrupted write cannot be finished", "restore the named file, then run again"),
@@ -104,6 +102,8 @@ CATALOGUE: Final[dict[str, Code]] = {
     "MG311": Code("git cannot say what is committed", "repair what git reports, or pass --allow-dirty"),
     "MG312": Code("two of the files are one file", "replace the link by a file, or use one of the two names"),
     "MG313": Code("file is not in the repository", "give --repo the folder that holds it"),
+    "MG316": Code("syntax of a newer Python", "run migrate under the Python that the file is written for"),
+    "MG317": Code("nests too deeply to follow", "split the statement in its own commit first"),
     "MG401": Code("recipe is wrong", "correct the named entry"),
     "MG402": Code("no such slice", "name one of migration/slices, or give the path of a .toml file"),
     "MG501": Code(

@@ -14,17 +14,18 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {
         "under the Python that the file is written for.",
     ),
     "MG302": Explanation(
-        what="The file mixes line ends, or its bytes are not what its coding line, or UTF-8, says.",
-        why="Lines are moved byte for byte. In a file of two kinds of lines it is not clear which a new line "
-        "should have, and git would show lines as changed that are not.",
-        past="Convert the file in a commit of its own, so that the move does not hide in it.",
+        what="The bytes of the file are not what its coding line, or UTF-8, says; or they do not come back "
+        "the same when they are decoded and encoded again (UTF-7 and its like).",
+        why="Python could not read such a file, or what is not touched could not keep its bytes. Any other "
+        "encoding is handled: the file keeps its own, the handler is UTF-8.",
+        past="Correct the coding line, or convert the file to UTF-8 in a commit of its own, so that the move "
+        "does not hide in it.",
         before="""\
-$ file app/worker.py
-app/worker.py: Python script, ASCII text executable, with CRLF, LF line terminators
+migrate: MG302 app/worker.py:2: byte 0xe9 is not UTF-8; add a coding line, or save the file as UTF-8
 """,
         after="""\
-$ sed -i 's/\\r$//' app/worker.py
-$ git commit -m "One kind of line ends" app/worker.py
+$ iconv -f latin1 -t utf-8 app/worker.py > app/worker.new && mv app/worker.new app/worker.py
+$ git commit -m "UTF-8" app/worker.py
 """,
     ),
     "MG303": Explanation(
@@ -110,5 +111,23 @@ $ git config --global --add safe.directory /app
         what="A path leads out of the repository that --repo names, by `..` or through a link.",
         why="Neither git nor undo watches over what is outside.",
         past="Give --repo the folder that holds all files of the slice.",
+    ),
+    "MG316": Explanation(
+        what="The line has a construct of a newer Python than the one that runs migrate: a `type` statement, "
+        "type parameters, quotes inside the fields of an f-string, a t-string, `except A, B` and the like.",
+        why="The interpreter's own parser is the judge of what moved code means; it must know the syntax.",
+        past="Run migrate under the Python that the message names, or a later one.",
+        before="""\
+migrate: MG316 app/worker.py:3: invalid syntax: the `type` statement needs Python 3.12, this is 3.11
+""",
+        after="""\
+$ python3.12 -m pip install batchgen-migrate
+""",
+    ),
+    "MG317": Explanation(
+        what="A statement nests thousands of levels deep: a sum, an `elif` chain or a chain of calls that a "
+        "program has written, or brackets beyond the 200 that Python allows.",
+        why="Python itself gives up on such code, or is close to it.",
+        past="Split the statement: build a list and join it, or look the branches up in a table.",
     ),
 }

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import bisect
-import tokenize
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
@@ -35,13 +33,14 @@ def reindent(
     parts: list[bytes] = []
     for line in range(first, last + 1):
         for text in edit(line):
-            body = text.lstrip(b" \t")
+            body = text.lstrip(b" \t\f")
             if line in source.string_lines:
                 parts.append(text)
             elif not body.strip():
                 parts.append(source.eol)
             else:
-                lead = text[: len(text) - len(body)]
+                # A form feed in the indentation starts the line anew.
+                lead = text[: len(text) - len(body)].rpartition(b"\f")[2]
                 inner = lead.removeprefix(base)
                 depth = b"    " if lead.startswith(base) else b""
                 parts.append(depth + inner.replace(b"\t", b"    ") + body)
@@ -121,15 +120,9 @@ def _head_edits(moving: Moving) -> Iterator[LineEdit]:
             yield LineEdit(arg.lineno, start, (default.end_col_offset or start) - start, b"")
 
 
-@lru_cache(maxsize=4)
-def _logical_ends(source: Source) -> tuple[int, ...]:
-    return tuple(token.start[0] for token in source.tokens if token.type == tokenize.NEWLINE)
-
-
 def header_end(source: Source, node: FunctionNode) -> int:
     """Last line of the logical line that the definition begins with."""
-    ends = _logical_ends(source)
-    return ends[bisect.bisect_left(ends, node.lineno)]
+    return source.logical_end(node.lineno)
 
 
 def _prologue(source: Source, node: FunctionNode) -> tuple[int, int | None]:
@@ -149,42 +142,17 @@ def has_docstring(node: FunctionNode) -> bool:
 
 def signature_text(source: Source, node: FunctionNode) -> bytes:
     """The definition from `def` to before its colon, byte for byte but without comments."""
-    depth = 0
-    cuts: list[tuple[int, int]] = []
-    start = source.offset(node.lineno, node.col_offset)
-    end = start
-    for token in source.tokens[_first_token(source, node.lineno) :]:
-        if token.type == tokenize.COMMENT:
-            text = source.lines[token.start[0] - 1]
-            column = len(text.decode()[: token.start[1]].encode())
-            lead = text[:column].rstrip(b" \t")
-            begin = source.offset(token.start[0], len(lead))
-            stop = source.offset(token.start[0], len(text.rstrip(b"\r\n")))
-            cuts.append(
-                (begin, stop) if lead else (source.offset(token.start[0]), source.offset(token.start[0] + 1))
-            )
-        elif token.string in ("(", "[", "{"):
-            depth += 1
-        elif token.string in (")", "]", "}"):
-            depth -= 1
-        elif token.string == ":" and token.type == tokenize.OP and depth == 0:
-            column = len(source.lines[token.start[0] - 1].decode()[: token.start[1]].encode())
-            end = source.offset(token.start[0], column)
-            break
     parts: list[bytes] = []
-    for begin, stop in cuts:
-        parts.append(source.data[start:begin])
-        start = stop
-    return b"".join((*parts, source.data[start:end]))
-
-
-@lru_cache(maxsize=4)
-def _token_lines(source: Source) -> tuple[int, ...]:
-    return tuple(token.start[0] for token in source.tokens)
-
-
-def _first_token(source: Source, line: int) -> int:
-    return bisect.bisect_left(_token_lines(source), line)
+    start = source.offset(node.lineno, node.col_offset)
+    for mark in source.marks(node.lineno):
+        if mark.text == b":" and not mark.depth:
+            return b"".join((*parts, source.data[start : mark.start]))
+        if mark.text.startswith(b"#"):
+            line, column = source.place(mark.start)
+            lead = source.lines[line - 1][:column].rstrip(b" \t")
+            parts.append(source.data[start : source.offset(line) + len(lead)])
+            start = mark.end if lead else source.offset(line + 1)
+    raise ValueError(f"{source.path}:{node.lineno}: no colon ends the definition")
 
 
 def stub_text(source: Source, moving: Moving, recipe: Recipe) -> bytes:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import subprocess
+import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -361,6 +364,23 @@ def test_whatever_is_passed_arrives(shape: dict[str, Any], data: st.DataObject):
     expected |= {"rest": rest} if shape["star"] else {}
     expected |= {"more": more} if shape["double"] else {}
     assert result == expected
+
+
+def test_the_page_shows_what_is_generated():
+    head = "class Order: pass\nDEFAULT = Order()"
+    wrapped = """
+    def allocate(self, seq: str, count: int = 1, *, order: Order = DEFAULT, pin: bool = False) -> list[int]: ...
+    def release(self, seq: str) -> None: ...
+    free: int
+    """
+    maps = (MemberMap("allocate_pages", "allocate", {"uuid": "seq", "n": "count"}), *MAPS[2:])
+    maps = (*maps, MemberMap("release_pages", "release", {"uuid": "seq"}))
+    page = (Path(__file__).parents[2] / "docs/protocols.md").read_text(encoding="utf-8")
+    shown = page[page.index("    def allocate_pages(self") :].partition("```")[0]
+    got = text(SEED, wrapped, *maps, head=head)
+    assert shown in got
+    command = [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length", "110", "-"]
+    assert subprocess.run(command, input=got, capture_output=True, text=True, check=True).stdout == got
 
 
 def test_the_adapter_conforms_at_run_time():

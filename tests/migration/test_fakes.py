@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -237,6 +238,21 @@ def test_the_text_is_formatted_and_lint_free(case: str, tmp_path: Path):
     for command in ([*ruff, "format", "--check", *options, str(path)], lint):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
+
+
+def test_the_example_of_the_page_runs(tmp_path: Path):
+    page = (Path(__file__).parents[2] / "docs/protocols.md").read_text(encoding="utf-8")
+    example = page[page.index("from app.parts.cache") :].partition("```")[0]
+    target = GOLDEN / "handles/after/app/parts/cache.py"
+    protocols = ProtocolModule(Source("app/parts/cache.py", target.read_bytes()), "app.parts.cache")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/fakes_cache.py").write_text(fake_text(protocols, lambda top: top == "app"))
+    (tmp_path / "example.py").write_text(example)
+    path = os.pathsep.join([str(tmp_path), str(GOLDEN / "handles/after")])
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, str(tmp_path / "example.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 # assert_conforms

@@ -376,7 +376,7 @@ def test_the_page_shows_what_is_generated():
     maps = (MemberMap("allocate_pages", "allocate", {"uuid": "seq", "n": "count"}), *MAPS[2:])
     maps = (*maps, MemberMap("release_pages", "release", {"uuid": "seq"}))
     page = (Path(__file__).parents[2] / "docs/protocols.md").read_text(encoding="utf-8")
-    shown = page[page.index("    def allocate_pages(self") :].partition("```")[0]
+    shown = page[page.index("    def allocate_pages(") :].partition("```")[0]
     got = text(SEED, wrapped, *maps, head=head)
     assert shown in got
     command = [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length", "110", "-"]

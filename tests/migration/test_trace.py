@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -436,8 +435,8 @@ def test_ctrl_c_ends_the_program_and_keeps_what_was_seen(project: Callable[..., 
     import time
     from app.worker import main
     main()
-    print("ready", flush=True)
     try:
+        print("ready", flush=True)
         time.sleep(60)
     except KeyboardInterrupt:
         print("interrupted", flush=True)
@@ -454,7 +453,6 @@ def test_ctrl_c_ends_the_program_and_keeps_what_was_seen(project: Callable[..., 
         start_new_session=True,
     )
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: to the whole group
     out, _ = process.communicate(timeout=30)
     assert (out, process.returncode) == ("interrupted\n", 5)

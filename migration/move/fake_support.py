@@ -221,7 +221,7 @@ def _call_problems(wanted: Any, found: Any) -> Iterator[str]:
         for target in (place, named):
             if target is not None and target.name not in served:
                 served.add(target.name)
-                if False:
+                if one.default is not one.empty and target.default is target.empty:
                     yield f"{one.name} must not be required"
     for rest in offered:
         variable = rest.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)

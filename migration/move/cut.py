@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
+from migration.code.depth import deep_trees
 from migration.code.facts import MethodFacts, SelfUse, method_facts
 from migration.code.import_graph import ImportGraph
 from migration.code.source import Edit, Source, apply_edits, read_source
@@ -28,7 +29,7 @@ from migration.move.proof import Proof, Result, prove
 from migration.move.protocols import Handle, MemberTypes, handles
 from migration.move.rewrite import moved_text, stub_text
 from migration.move.rules import method_refusals
-from migration.move.usage import overrides
+from migration.move.usage import Mentions, overrides
 from migration.recipe import Recipe
 
 
@@ -65,6 +66,11 @@ CutOutcome = CutPlan | CutRefused | CutClean
 
 def plan_cut(recipe: Recipe, tree: Tree) -> CutOutcome:
     """Plan and verify the cut; raises MigrationError where the recipe does not fit the tree."""
+    with deep_trees(recipe.source_file, tree.read(recipe.source_file) or b""):
+        return _verified(recipe, tree)
+
+
+def _verified(recipe: Recipe, tree: Tree) -> CutOutcome:
     outcome = _plan(recipe, tree)
     if isinstance(outcome, CutPlan):
         again = _plan(recipe, OverlayTree(tree, {change.path: change.after for change in outcome.changes}))
@@ -222,6 +228,10 @@ def is_stub(method: Method, recipe: Recipe) -> bool:
     return False
 
 
+def _with_newlines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def _refused(recipe: Recipe, code: str, where: str, line: int, message: str) -> CutRefused:
     return CutRefused(recipe, (Refusal(code, where, line, message),))
 
@@ -270,10 +280,10 @@ class _Cut:
         stubs = [self._stub(one) for one in self.moving]
         cut = apply_edits(source.data, [*stubs, self._import_edit()])
         worker, removed, notes = remove_orphans(
-            self.tree, recipe, source, cut, imports.runtime, imports.lazy_names
+            lambda: self._mentions, recipe, source, cut, imports.runtime, imports.lazy_names
         )
         changes = [FileChange(recipe.target_file, None, handler), *self._packages()]
-        changes.append(FileChange(recipe.source_file, source.data, worker))
+        changes.append(FileChange(recipe.source_file, source.raw, source.restore(worker)))
         after = Result(worker, handler, imports.lazy, imports.late, self.alias, tuple(removed))
         outcome = prove(recipe, source, self.moving, after)
         if not isinstance(outcome, Proof):
@@ -354,12 +364,22 @@ class _Cut:
         needs = []
         for one in self.moving:
             text = self._moved(one, (), ()).decode()
-            code = f"if 1:\n{text}" if self.source.eol == b"\n" else f"if 1:\r\n{text}"
+            code = f"if 1:\n{text}"
             needs.append((one.name, one.node, needed_names(one.node, one.name, code)))
-        return plan_imports(needs, self.names, self.tree, self._leads_back)
+        return plan_imports(needs, self.names, self.tree, self._stays_there, _class_names(self.shape))
 
-    def _leads_back(self, module: str) -> bool:
-        return self._graph.chain(module) is not None
+    def _stays_there(self, item: ImportName) -> bool:
+        return item.bound in self._replaced_names or self._graph.chain(item.module) is not None
+
+    @cached_property
+    def _replaced_names(self) -> Collection[str]:
+        """Imported names that other files, tests say, replace in the worker module."""
+        imported = {name for name, found in self.names.bindings.items() if any(b.imported for b in found)}
+        return self._mentions.replaced(imported).keys()
+
+    @cached_property
+    def _mentions(self) -> Mentions:
+        return Mentions.of(self.tree, self.recipe)
 
     @cached_property
     def _graph(self) -> ImportGraph:
@@ -370,7 +390,7 @@ class _Cut:
 
     def _handler(self, found: tuple[Handle, ...], types: MemberTypes) -> bytes:
         newline = self.source.eol.decode()
-        normalised = [self._final(one).replace(newline, "\n") for one in self.moving]
+        normalised = [_with_newlines(self._final(one)) for one in self.moving]
         text = handler_text(self.recipe, found, self.imports, types.imports, normalised, self._is_first_party)
         return text.replace("\n", newline).encode()
 
@@ -379,14 +399,14 @@ class _Cut:
         start = source.offset(one.method.block_start)
         end = source.offset(one.method.block_end + 1)
         text = stub_text(source, one, self.recipe)
-        if not source.data[start:end].endswith(source.eol):
+        if not source.data[start:end].endswith((b"\n", b"\r")):
             text = text.removesuffix(source.eol)
         return Edit(start, end, text)
 
     def _import_edit(self) -> Edit:
         """`from <target> import <handler>` after the imports at the top of the worker module."""
         item = ImportName(self.recipe.target_module, self.recipe.handler_class)
-        last = 0
+        last = self.source.head_lines
         for node in _top_imports(self.source):
             if self._is_handler_import(node) and ast.unparse(node) > f"from {item.module} import {item.name}":
                 break  # handlers stand in one order, whichever was cut first

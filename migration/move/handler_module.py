@@ -65,6 +65,8 @@ def handler_text(
     if handles:
         runtime.add(ImportName("typing", "Protocol"))
     typing = (set(plan.typing) | set(type_imports)) - runtime
+    if plan.typing_aliases:
+        typing.add(ImportName(recipe.source_module, recipe.source_class))
     # What typing itself offers is there at run time anyway, and costs no import guard.
     runtime |= {item for item in typing if item.module in ("typing", "collections.abc")}
     typing -= runtime
@@ -78,7 +80,8 @@ def handler_text(
         import_lines(runtime, is_first_party),
     ]
     if typing:
-        head += ["if TYPE_CHECKING:", import_lines(typing, is_first_party, "    ")]
+        aliases = [f"    {name} = {recipe.source_class}.{name}\n" for name in sorted(plan.typing_aliases)]
+        head += ["if TYPE_CHECKING:", import_lines(typing, is_first_party, "    ") + "".join(aliases)]
     if plan.logger_lines:
         head += [*(line for _, line in sorted(plan.logger_lines.items())), ""]
     parts = ["\n".join(head), *protocols, _class_text(recipe, handles, methods)]

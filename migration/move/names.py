@@ -12,7 +12,7 @@ import ast
 import builtins
 import re
 import symtable
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -62,6 +62,8 @@ class ImportPlan:
     lazy: dict[str, tuple[str, ...]] = field(default_factory=dict)
     late: dict[str, tuple[str, ...]] = field(default_factory=dict)
     logger_lines: dict[str, str] = field(default_factory=dict)
+    #: Names of the class body that annotations use: `Info = Worker.Info` for the type checker.
+    typing_aliases: set[str] = field(default_factory=set)
     refusals: list[Refusal] = field(default_factory=list)
 
     @property
@@ -131,10 +133,9 @@ class ModuleNames:
         imports = [binding.imported for binding in found if binding.imported]
         if len(imports) == len(found) and (len(found) == 1 or all(i.name is None for i in imports)):
             return tuple(imports)
-        if found[-1].kind == "definition" or found[-1].imported:
-            return (ImportName(self.module, name),)
-        # A type alias such as `Ids = list[int]`; any other variable is no type.
-        return (ImportName(self.module, name),) if name[:1].isupper() and not name.isupper() else None
+        return (
+            ImportName(self.module, name),
+        )  # a class, an alias such as `Ids = list[int]`, a type variable
 
     def logger_line(self, name: str) -> str | None:
         """The line that makes the worker's logger again, under the worker's log name."""
@@ -233,8 +234,24 @@ def needed_names(node: FunctionNode, moved_name: str, code: str) -> NeededNames:
         at_call |= {s.get_name() for s in scope.get_symbols() if s.is_global() and s.is_referenced()}
     at_definition = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
     local = {s.get_name() for s in function.get_symbols() if s.is_local()}
-    in_annotations = set(annotation_names(node)) - local
+    outside = set(_signature_names(node))
+    in_annotations = outside | (set(annotation_names(node)) - local)
     return NeededNames(frozenset(at_call), frozenset(at_definition), frozenset(in_annotations))
+
+
+def _signature_names(node: FunctionNode) -> Iterator[str]:
+    """Names in the annotations of parameters and result: a local variable of the same name is another."""
+    arguments = node.args
+    named = [
+        *arguments.posonlyargs,
+        *arguments.args,
+        *arguments.kwonlyargs,
+        arguments.vararg,
+        arguments.kwarg,
+    ]
+    for annotation in (*(arg.annotation for arg in named if arg is not None), node.returns):
+        if annotation is not None:
+            yield from type_names(annotation)
 
 
 def annotation_names(node: ast.AST) -> Iterator[str]:
@@ -266,12 +283,14 @@ def plan_imports(
     needs: Iterable[tuple[str, FunctionNode, NeededNames]],
     names: ModuleNames,
     tree: Tree,
-    leads_back: Callable[[str], bool],
+    stays_there: Callable[[ImportName], bool],
+    class_names: Collection[str],
 ) -> ImportPlan:
     """Decide for every needed name of every method (given with its name in the handler).
 
-    `leads_back(module)` is True where importing the module runs the worker module: such names are
-    taken from the worker. What cannot be had soundly is refused (MG013, MG014, MG021).
+    `stays_there(item)` is True where the handler must not import for itself: importing the module would
+    run the worker module, or somebody replaces the name in the worker module. Such names are taken from
+    the worker. What cannot be had soundly is refused (MG013, MG014, MG021).
     """
     plan = ImportPlan()
     type_only: set[str] = set()
@@ -280,7 +299,7 @@ def plan_imports(
         late: list[str] = []
         for name in sorted(needed.at_definition):
             imports = names.runtime_import(name, tree) if name in names.bindings else ()
-            if imports is None or any(leads_back(item.module) for item in imports):
+            if imports is None or any(stays_there(item) for item in imports):
                 message = f"{name} is read when the method is defined"
                 plan.refusals.append(Refusal("MG013", node.name, node.lineno, message))
             plan.runtime.update(imports or ())
@@ -294,7 +313,7 @@ def plan_imports(
                 plan.logger_lines[name] = line
                 plan.runtime.add(ImportName("logging"))
             elif (imports := names.runtime_import(name, tree)) is not None and not any(
-                leads_back(item.module) for item in imports
+                stays_there(item) for item in imports
             ):
                 plan.runtime.update(imports)
             else:
@@ -310,7 +329,10 @@ def plan_imports(
             plan.late[moved_name] = tuple(late)
         type_only |= needed.in_annotations
     for name in sorted(type_only):
-        plan.typing.update(names.type_import(name) or ())
+        if name in class_names:
+            plan.typing_aliases.add(name)
+        else:
+            plan.typing.update(names.type_import(name) or ())
     plan.typing -= plan.runtime
     return plan
 

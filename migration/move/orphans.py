@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from migration.code.flakes import flakes
 from migration.code.source import Edit, Source, apply_edits
-from migration.code.tree import Tree
 from migration.move.names import ImportName
-from migration.move.usage import borrowed
+from migration.move.usage import Mentions
 from migration.recipe import Recipe
 
 
 def remove_orphans(
-    tree: Tree,
+    mentions: Callable[[], Mentions],
     recipe: Recipe,
     before: Source,
     cut: bytes,
@@ -39,7 +38,7 @@ def remove_orphans(
     bound = {
         name: candidates[name][1].asname or candidates[name][1].name for name in unused & candidates.keys()
     }
-    elsewhere = borrowed(tree, recipe, set(bound.values()))
+    elsewhere = mentions().borrowed(set(bound.values())) if bound else {}
     moved = {item.bound for item in runtime}
     doomed: dict[ast.stmt, list[ast.alias]] = {}
     removed: list[str] = []

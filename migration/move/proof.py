@@ -18,6 +18,7 @@ from migration.code.structure import ClassOutline, FunctionNode, Method, outline
 from migration.errors import MigrationError, Refusal
 from migration.move.inverse import Declared, Inverse
 from migration.move.moving import Moving, is_overload, moved_name
+from migration.move.names import annotation_names
 from migration.move.planned import body_hash, planned_key
 from migration.move.scopes import scope_faults
 from migration.recipe import Recipe
@@ -129,7 +130,7 @@ def prove(
     if untouched != _outside(after, list(stubs.values())):
         refusals.append(Refusal("MG205", recipe.source_file, 0, "lines outside methods and imports differ"))
     refusals += _import_delta(recipe, before, after, result.imports_removed)
-    refusals += _name_delta(recipe, before, result.worker, result.handler)
+    refusals += _name_delta(recipe, before, moved, result.worker, result.handler)
     lost = Counter(c.text for c in before.comments)
     lost.subtract(c.text for source in (after, new) for c in source.comments)
     refusals += [
@@ -236,7 +237,9 @@ def _import_delta(recipe: Recipe, before: Source, after: Source, removed: Collec
     return [Refusal("MG205", recipe.source_file, 0, "the module-level imports differ otherwise than planned")]
 
 
-def _name_delta(recipe: Recipe, before: Source, worker: bytes, handler: bytes) -> list[Refusal]:
+def _name_delta(
+    recipe: Recipe, before: Source, moved: Sequence[Moving], worker: bytes, handler: bytes
+) -> list[Refusal]:
     """No undefined or unused name that was not there before, imports that are kept on purpose excepted."""
     old = flakes(before.data, recipe.source_file)
     kept = flakes(worker, recipe.source_file) - old
@@ -244,5 +247,18 @@ def _name_delta(recipe: Recipe, before: Source, worker: bytes, handler: bytes) -
     for flake in list(kept):
         if flake.kind in ("UnusedImport", "RedefinedWhileUnused"):
             del kept[flake]  # a removal was considered and declined: see remove_orphans
-    found = [(recipe.source_file, flake) for flake in kept] + [(recipe.target_file, flake) for flake in new]
-    return [Refusal("MG203", path, 0, f"{flake.kind}: {flake.name}") for path, flake in sorted(found)]
+    refusals = [Refusal("MG203", recipe.source_file, 0, f"{f.kind}: {f.name}") for f in sorted(kept)]
+    for flake in sorted(new):
+        if flake.kind == "UndefinedName" and flake in old:
+            continue  # in a signature, which both the stub and the handler carry
+        guilty = [one for one in moved if _mentions(one, flake.name)]
+        message = f"{flake.kind}: {flake.name}"
+        refusals += [Refusal("MG203", one.label, one.node.lineno, message) for one in guilty]
+        if not guilty:
+            refusals.append(Refusal("MG203", recipe.target_file, 0, message))
+    return refusals
+
+
+def _mentions(one: Moving, name: str) -> bool:
+    names = {n.id for n in ast.walk(one.node) if isinstance(n, ast.Name)} | set(annotation_names(one.node))
+    return name in names

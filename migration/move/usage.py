@@ -56,25 +56,48 @@ def _overrides_at(node: ast.AST, path: str, worker: str, methods: Collection[str
     return []
 
 
-def borrowed(tree: Tree, recipe: Recipe, names: Collection[str]) -> dict[str, str]:
-    """name -> file, for names that a file which mentions the worker module also mentions.
+@dataclass(frozen=True)
+class Mentions:
+    """The files of the tree that speak of the worker module, read once."""
 
-    Text is enough here: a false hit only keeps an import that could have gone.
-    """
-    if not names:
-        return {}
-    parent, _, leaf = (part.encode() for part in recipe.source_module.rpartition("."))
-    mention = _mention(parent.rpartition(b".")[2], leaf)
-    wanted = re.compile(rb"\b(?:" + b"|".join(re.escape(name).encode() for name in sorted(names)) + rb")\b")
-    found: dict[str, str] = {}
-    for path in tree.python_files():
-        if path in (recipe.source_file, recipe.target_file):
-            continue
-        data = tree.read(path) or b""
-        if leaf in data and mention.search(data):
-            for name in wanted.findall(data):
-                found.setdefault(name.decode(), path)
-    return found
+    files: tuple[tuple[str, bytes], ...]
+
+    @classmethod
+    def of(cls, tree: Tree, recipe: Recipe) -> Mentions:
+        parent, _, leaf = (part.encode() for part in recipe.source_module.rpartition("."))
+        mention = _mention(parent.rpartition(b".")[2], leaf)
+        found: list[tuple[str, bytes]] = []
+        for path in tree.python_files():
+            if path not in (recipe.source_file, recipe.target_file):
+                data = tree.read(path) or b""
+                if leaf in data and mention.search(data):
+                    found.append((path, data))
+        return cls(tuple(found))
+
+    def borrowed(self, names: Collection[str]) -> dict[str, str]:
+        """name -> file, for names that one of the files mentions.
+
+        Text is enough here: a false hit only keeps an import that could have gone.
+        """
+        return self._search(names, rb"\b(%b)\b")
+
+    def replaced(self, names: Collection[str]) -> dict[str, str]:
+        """name -> file, for names that one of the files may rebind: `m.name = ...`, `setattr(m, "name", ...)`,
+        `patch("pkg.worker.name")`. A false hit only makes the handler take the name from the worker."""
+        return self._search(names, rb"\.(?:%b)\s*=(?!=)|[\"'](?:[\w.]+\.)?(?:%b)[\"']")
+
+    def _search(self, names: Collection[str], pattern: bytes) -> dict[str, str]:
+        found: dict[str, str] = {}
+        if not names:
+            return found
+        words = b"|".join(re.escape(name).encode() for name in sorted(names))
+        wanted = re.compile(pattern.replace(b"%b", words))
+        word = re.compile(rb"\b(?:" + words + rb")\b")
+        for path, data in self.files:
+            for match in wanted.finditer(data):
+                for name in word.findall(match[0]):
+                    found.setdefault(name.decode(), path)
+        return found
 
 
 def _mention(package: bytes, leaf: bytes) -> re.Pattern[bytes]:

@@ -265,3 +265,55 @@ def test_space_indented_worker_moves_too():
     plan = planned(SIMPLE.replace(b"\t", b"  "))
     assert "    def label(self):\n      return self._worker.name\n" in result(plan, "app/parts/cache.py")
     assert "\n    return CacheManager.for_worker(self).label()" in result(plan, "app/worker.py")
+
+
+def test_an_imported_name_that_a_test_replaces_in_the_worker_module_is_taken_from_there():
+    worker = worker_source("def label(self):\n    return dumps(self.name)\n", head="from json import dumps")
+    for test in (
+        "monkeypatch.setattr('app.worker.dumps', print)",
+        "from app import worker\nworker.dumps = print",
+    ):
+        plan = planned(worker, tests__test_worker=f"{test}\n")
+        assert "        from app.worker import dumps\n" in result(plan, RECIPE.target_file)
+    other = planned(worker, tests__test_worker="monkeypatch.setattr('app.other.dumps', print)\n")
+    assert "\nfrom json import dumps\n" in result(other, RECIPE.target_file)
+
+
+ANNOTATED = """\
+from __future__ import annotations
+import typing as t
+if t.TYPE_CHECKING:
+    from app.other import Item
+V = t.TypeVar("V")
+
+
+class Worker:
+    class Info:
+        pass
+
+    def find(self, kind: type[V]) -> V | None:
+        return None
+
+    def complete(self) -> list[Item]:
+        from app.other import Item
+
+        found: list[Item] = []
+        return found
+
+    def info(self) -> Info:
+        return self.Info()
+"""
+
+
+def test_annotations_may_name_type_variables_nested_classes_and_what_the_body_imports_again():
+    recipe = dataclasses.replace(RECIPE, section="", methods=("find", "complete", "info"))
+    text = result(planned(ANNOTATED.encode(), recipe, app__other="class Item: pass\n"), RECIPE.target_file)
+    assert (
+        "if TYPE_CHECKING:\n    from app.other import Item\n    from app.worker import V, Worker\n    Info = Worker.Info\n"
+        in text
+    )
+
+
+def test_an_annotation_that_was_undefined_before_may_stay_so():
+    """Stub and handler both carry the signature, so it is found twice."""
+    planned(worker_source("def two(self) -> 'Nowhere':\n    return 2\n"))

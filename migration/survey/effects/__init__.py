@@ -1,0 +1,1 @@
+"""What methods do beyond the attributes of self: names followed to what they mean."""

@@ -1,0 +1,1 @@
+"""Which attributes exist when: the analysis behind the hasattr prover."""

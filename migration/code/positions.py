@@ -8,6 +8,7 @@ parsed again on its own, and the positions are carried over to the nodes of the 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +17,8 @@ from migration.code.literals import Field, Unreadable, read_literals
 
 #: Only the parser before 3.12 needs the correction.
 GUESSED = sys.version_info < (3, 12)
+_WORD = rb"[A-Za-z_\x80-\xff][\w\x80-\xff]*"
+_DOTTED = re.compile(rb"[ \t]*(" + _WORD + rb"(?:\." + _WORD + rb")*)[ \t]*")
 _FORMATTED = tuple(getattr(ast, name) for name in ("JoinedStr", "TemplateStr") if hasattr(ast, name))
 
 
@@ -118,9 +121,16 @@ def _correct_round(strings: list[ast.JoinedStr], places: Places) -> list[ast.Joi
     todo: list[tuple[ast.JoinedStr, ast.FormattedValue, Field]] = []
     for joined in strings:
         try:
-            todo += [(joined, value, field) for value, field in _read(joined, places)]
+            pairs = _read(joined, places)
         except Unreadable:
             _give_up(joined)
+            continue
+        for value, field in pairs:
+            _place(value, places.place(field.start), places.place(field.end))
+            if field.spec is not None and value.format_spec is not None:
+                _place(value.format_spec, *map(places.place, field.spec))
+            if not _place_dotted(value.value, field, places):
+                todo.append((joined, value, field))
     # All expressions in one text, each in its brackets: one parse instead of hundreds.
     parts: list[bytes] = []
     lines: list[int] = []
@@ -132,9 +142,6 @@ def _correct_round(strings: list[ast.JoinedStr], places: Places) -> list[ast.Joi
     parsed = ast.parse(b"".join(parts).decode()).body
     inner: list[ast.JoinedStr] = []
     for (joined, value, field), first, statement in zip(todo, lines, parsed, strict=True):
-        _place(value, places.place(field.start), places.place(field.end))
-        if field.spec is not None and value.format_spec is not None:
-            _place(value.format_spec, *map(places.place, field.spec))
         assert isinstance(statement, ast.Expr)
         row, column = places.place(field.expression)
         try:
@@ -147,6 +154,23 @@ def _correct_round(strings: list[ast.JoinedStr], places: Places) -> list[ast.Joi
 def _place(node: ast.expr, start: tuple[int, int], end: tuple[int, int]) -> None:
     node.lineno, node.col_offset = start
     node.end_lineno, node.end_col_offset = end
+
+
+def _place_dotted(node: ast.expr, field: Field, places: Places) -> bool:
+    """Place a name or a chain of attributes, most of what fields hold; False for anything else."""
+    text = _DOTTED.fullmatch(places.data, field.expression, field.expression_end)
+    if text is None:
+        return False
+    start, end = text.span(1)
+    chain: list[ast.expr] = [node]
+    while isinstance(chain[-1], ast.Attribute):
+        chain.append(chain[-1].value)
+    if places.data.count(b".", start, end) != len(chain) - 1:
+        return False
+    for part in chain:
+        _place(part, places.place(start), places.place(end))
+        end = places.data.rfind(b".", start, end)
+    return True
 
 
 def _carry(parsed: ast.expr, node: ast.expr, first: int, rows: int, columns: int) -> Iterator[ast.JoinedStr]:

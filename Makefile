@@ -38,7 +38,10 @@ deletions: setup
 	@$(BIN)/python scripts/sample_deletions.py $(ARGS)
 
 wild: setup
-	@$(PYTEST) -m "wild" $(ARGS)
+	@echo "==> public packages into out/wild (240 MB the first time), then what migrate makes of them"
+	@$(BIN)/python -m wild.fetch
+	@rm -rf out/wild/*.md out/wild/corpus
+	@$(PYTEST) tests/wild -m "wild" -n 2 --dist worksteal $(ARGS); status=$$?; $(BIN)/python -m wild.moves || status=1; cat out/wild/suites.md 2>/dev/null; exit $$status
 
 multirank: setup
 	@$(PYTEST) -m "multirank" $(ARGS)

@@ -157,6 +157,12 @@ CATALOGUE: Final[dict[str, Code]] = {
     ),
     "MG528": Code("wrapped method cannot be forwarded", "write this method of the adapter by hand"),
     "MG529": Code("name in the generated module is taken", "rename the Protocol, or the class that it names"),
+    "MG531": Code("file cannot be imported by its path", "give --repo the folder that imports start from"),
+    "MG533": Code("no such slice to pick", "pick a number of the table"),
+    "MG534": Code("recipe is there already", "choose another path, or pass --force"),
+    "MG535": Code("no such method to plan", "name methods that the class itself defines"),
+    "MG536": Code("is longer than a slice may be", "split it first, or raise --budget"),
+    "MG537": Code("not the name of a recipe", "let it end in .toml"),
 }
 
 

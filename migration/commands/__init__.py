@@ -4,4 +4,17 @@ What a command needs is imported inside `run`, so that `migrate --help` loads no
 """
 
 #: The commands in the order in which `migrate --help` lists them.
-COMMANDS = ("inventory", "port", "gate", "cleanup", "verify", "inline", "replay", "commute", "trace", "undo", "explain")
+COMMANDS = (
+    "inventory",
+    "plan",
+    "port",
+    "gate",
+    "cleanup",
+    "verify",
+    "inline",
+    "replay",
+    "commute",
+    "trace",
+    "undo",
+    "explain",
+)

@@ -17,7 +17,7 @@ _GROUPS = {
     "MG2": "the result did not pass the checks",
     "MG3": "files, writing, undoing",
     "MG4": "the recipe",
-    "MG5": "splitting a method, recording types, adapters",
+    "MG5": "splitting a method, recording types, adapters, planning",
 }
 
 

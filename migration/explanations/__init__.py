@@ -22,9 +22,18 @@ class Explanation:
 
 def explanations() -> dict[str, Explanation]:
     """Every explanation by its code, in the order of the codes."""
-    from migration.explanations import adapters, files, methods, slices, splitting, tracing, verification
+    from migration.explanations import (
+        adapters,
+        files,
+        methods,
+        planning,
+        slices,
+        splitting,
+        tracing,
+        verification,
+    )
 
     found: dict[str, Explanation] = {}
-    for module in (methods, slices, verification, files, splitting, tracing, adapters):
+    for module in (methods, slices, verification, files, splitting, tracing, adapters, planning):
         found |= module.EXPLANATIONS
     return dict(sorted(found.items()))

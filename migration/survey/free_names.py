@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Collection, Iterable
 from pathlib import PurePosixPath
 
+from migration.code.source import Source
 from migration.code.tree import Tree
 
+_WORD = re.compile(r"[^\W\d]\w*")
 
-def names_in(tree: ast.AST) -> frozenset[str]:
-    """Every identifier of a syntax tree, whatever it stands for."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        for field in ("id", "arg", "attr", "name", "asname", "rest"):
-            value = getattr(node, field, None)
-            if isinstance(value, str):
-                found.update(value.split("."))
-        found.update(getattr(node, "names", ()) if isinstance(node, ast.Global | ast.Nonlocal) else ())
-    return frozenset(found)
+
+def names_in(source: Source) -> frozenset[str]:
+    """Every word of a file that could be an identifier, those in strings and comments too."""
+    return frozenset(_WORD.findall(source.data.decode("utf-8-sig", "replace")))
 
 
 def free_name(wanted: Iterable[str], taken: Collection[str]) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import PurePosixPath
 
 from migration.code.source import Source
 from migration.code.tree import Tree
+
+_IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]+(\w+)", re.MULTILINE)
 
 
 def import_root(tree: Tree, source: Source) -> str:
@@ -21,7 +24,7 @@ def import_root(tree: Tree, source: Source) -> str:
     top = len(folders)
     while top and tree.read("/".join((*folders[:top], "__init__.py"))) is not None:
         top -= 1
-    named = _imported_tops(source.tree) - sys.stdlib_module_names
+    named = _imported_tops(source.data) - sys.stdlib_module_names
     for depth in range(top):
         if folders[depth] in named:
             return "/".join(folders[:depth])
@@ -29,15 +32,9 @@ def import_root(tree: Tree, source: Source) -> str:
     return "/".join(folders[:top]) if in_package or _is_script(source) else ""
 
 
-def _imported_tops(tree: ast.Module) -> frozenset[str]:
-    """First parts of the absolute imports anywhere in the file."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-            found.add(node.module.partition(".")[0])
-    return frozenset(found)
+def _imported_tops(data: bytes) -> frozenset[str]:
+    """First parts of the absolute imports anywhere in the file (one in a string does no harm)."""
+    return frozenset(found.decode() for found in _IMPORT.findall(data))
 
 
 def _is_script(source: Source) -> bool:

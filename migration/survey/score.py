@@ -162,7 +162,7 @@ def _recipe(tree: Tree, source: Source, shape: ClassOutline) -> Recipe:
     """A recipe in which one handle lists every attribute that the class ever names, and the host the rest."""
     uses = (use for method in shape.methods for use in method_facts(method.node).uses)
     attributes = tuple(sorted({mangled(use.attribute, shape.name) for use in uses if use.attribute}))
-    taken = names_in(source.tree)
+    taken = names_in(source)
     stem = shape.name.lstrip("_")
     handler = free_name((f"{stem}Methods",), taken)
     handles = []

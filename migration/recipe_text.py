@@ -1,0 +1,100 @@
+"""A recipe as TOML text, with comments: what `parse_recipe` reads back as the same recipe."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from migration.recipe import SCHEMA, HandleSpec, Recipe
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Comments:
+    """What to say beside a recipe: at its head, and behind a method in its list."""
+
+    head: Sequence[str] = ()
+    methods: Mapping[str, str] = field(default_factory=dict)
+    stays: Mapping[str, str] = field(default_factory=dict)
+
+
+def recipe_text(recipe: Recipe, comments: Comments | None = None) -> str:
+    """TOML of a recipe; entries that have their default are left out."""
+    said = comments or Comments()
+    source: list[str] = [_entry("file", recipe.source_file), _entry("class", recipe.source_class)]
+    if recipe.import_root:
+        source.append(_entry("import_root", recipe.import_root))
+    if recipe.section:
+        source.append(_entry("section", recipe.section))
+    if recipe.methods:
+        source.append(_list("methods", recipe.methods, said.methods))
+    if recipe.stays:
+        source.append(_list("stays", recipe.stays, said.stays))
+    if recipe.decorators:
+        source.append(_list("decorators", recipe.decorators))
+    target = [_entry("file", recipe.target_file), _entry("class", recipe.handler_class)]
+    if recipe.siblings != "worker":
+        target.append(_entry("siblings", recipe.siblings))
+    if recipe.late_bound:
+        target.append(_list("late_bound", recipe.late_bound))
+    if recipe.docstrings:
+        target.append("docstrings = true")
+    gate = [_entry("prefix", recipe.gate_prefix)] if recipe.gate_prefix else []
+    gate += [_list("taped", recipe.taped)] if recipe.taped else []
+    parts = [
+        [*(_comment(line) for line in said.head), f"schema = {SCHEMA}", _entry("name", recipe.name)],
+        ["[source]", *source],
+        ["[target]", *target],
+        *(_handle(handle) for handle in recipe.handles),
+        ["[gate]", *gate] if gate else [],
+        ["[gate.effects]", *_table(recipe.effects)] if recipe.effects else [],
+        ["[port]", f"budget = {recipe.budget}"] if recipe.budget else [],
+        ["[planned.bodies]", *_table(recipe.planned.items())] if recipe.planned else [],
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _handle(handle: HandleSpec) -> list[str]:
+    lines = ["[[handles]]", _entry("name", handle.name), _entry("protocol", handle.protocol)]
+    lines.append(_entry("doc", handle.doc))
+    if handle.attributes:
+        lines.append(_list("attributes", handle.attributes))
+    return [*lines, "rest = true"] if handle.rest else lines
+
+
+def _table(items: Iterable[tuple[str, str]]) -> list[str]:
+    return [_entry(key if _BARE_KEY.fullmatch(key) else _string(key), value) for key, value in items]
+
+
+def _entry(key: str, value: str) -> str:
+    return f"{key} = {_string(value)}"
+
+
+def _list(key: str, values: Sequence[str], comments: Mapping[str, str] | None = None) -> str:
+    """On one line where it fits and nothing is said about its items."""
+    said = comments or {}
+    line = f"{key} = [{', '.join(map(_string, values))}]"
+    if len(line) <= _WIDTH and not any(value in said for value in values):
+        return line
+    items = (
+        f"    {_string(value)}," + (f"  {_comment(said[value])}" if value in said else "") for value in values
+    )
+    return "\n".join((f"{key} = [", *items, "]"))
+
+
+def _comment(text: str) -> str:
+    return f"# {''.join(c if c.isprintable() else ' ' for c in text)}".rstrip()
+
+
+def _string(text: str) -> str:
+    """A basic string; characters that TOML does not allow in one are escaped."""
+    return f'"{"".join(_ESCAPES.get(c) or (c if c.isprintable() or c == " " else _code(c)) for c in text)}"'
+
+
+def _code(character: str) -> str:
+    number = ord(character)
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

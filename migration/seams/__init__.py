@@ -1,0 +1,1 @@
+"""Where a class comes apart: clusters of methods with a narrow interface, tried out and put in order."""

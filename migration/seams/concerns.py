@@ -1,0 +1,121 @@
+"""Handles for a cluster: its attributes grouped by what they are to it."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from migration.move.moving import mangled
+from migration.recipe import HandleSpec
+from migration.seams.graph import ClassGraph
+from migration.seams.interface import Cluster
+from migration.seams.words import camel
+from migration.survey.free_names import free_name
+
+#: Handles beside the rest: more of them, and a constructor is hard to read.
+MOST = 6
+_CONFIG = re.compile(
+    r"(?:^|_)(?:configs?|configuration|cfg|conf|args|arguments|options|opts|settings|params|flags)$"
+)
+
+
+@dataclass(frozen=True)
+class Concern:
+    """Attributes that make up one handle; `why` says what they have in common."""
+
+    name: str
+    why: str
+    attributes: tuple[str, ...]
+
+
+def concerns(graph: ClassGraph, found: Cluster) -> tuple[Concern, ...]:
+    """The attributes of a cluster in at most `MOST` groups; methods of the class are left to the rest.
+
+    `config`: nobody binds or changes them once the object is set up. `state`: nobody else uses them. One group for
+    each object whose methods the cluster calls, the most used first; the last ones together. `shared`:
+    others use them too.
+    """
+    uses = Counter(a for name in found.names for a in graph.nodes[name].mentioned)
+    methods = {mangled(name, graph.shape.name) for name in graph.nodes}
+    groups: dict[str, list[str]] = {"config": [], "state": [], "shared": []}
+    objects: list[str] = []
+    for attribute in sorted(uses.keys() - methods):
+        known = attribute in graph.early or attribute in graph.late
+        if _CONFIG.search(attribute.lower()) and attribute not in graph.late:
+            groups["config"].append(attribute)
+        elif attribute in graph.asked:
+            objects.append(attribute)
+        elif not known:
+            continue  # a base class has it, or nobody: the rest takes what the class itself does not show
+        elif attribute not in graph.unsettled:
+            groups["config"].append(attribute)
+        elif graph.users[attribute] <= frozenset(found.names):
+            groups["state"].append(attribute)
+        else:
+            groups["shared"].append(attribute)
+    plain = [
+        Concern(name, _WHY[name], tuple(attributes)) for name, attributes in groups.items() if attributes
+    ]
+    return tuple(_named(plain + _of_objects(graph, found, objects, uses, MOST - len(plain))))
+
+
+_WHY = {
+    "config": "Settled when the object is set up.",
+    "state": "State that only these methods use.",
+    "shared": "State that other methods use too.",
+    "objects": "Objects that these methods call.",
+}
+
+
+def _of_objects(
+    graph: ClassGraph, found: Cluster, objects: Collection[str], uses: Counter[str], room: int
+) -> list[Concern]:
+    """One concern for each object; where there is no room for all, the least used ones share the last."""
+    calls = Counter(a for name in found.names for a in graph.nodes[name].asked)
+    ranked = sorted(objects, key=lambda a: (-calls[a], -uses[a], a))
+    alone = ranked if len(ranked) <= room else ranked[: room - 1]
+    rest = ranked[len(alone) :]
+    single = [Concern(_handle_name(a), f"The object in `{a}`.", (a,)) for a in alone]
+    return single + ([Concern("objects", _WHY["objects"], tuple(sorted(rest)))] if rest else [])
+
+
+def _handle_name(attribute: str) -> str:
+    name = attribute.strip("_").lower() or "object"
+    name = f"object_{name}" if name[0].isdigit() else name
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def _named(found: list[Concern]) -> list[Concern]:
+    """The same with names that are all different: groups keep theirs, objects get a number."""
+    taken: set[str] = set()
+    named = []
+    for concern in found:
+        name = free_name((concern.name, f"{concern.name}_object"), taken)
+        taken.add(name)
+        named.append(Concern(name, concern.why, concern.attributes))
+    return named
+
+
+def handle_specs(
+    graph: ClassGraph, found: Cluster, stem: str, handler: str, taken: Collection[str]
+) -> tuple[HandleSpec, ...]:
+    """The concerns as handles of a recipe, and `host` for the rest. No name clashes with what `taken` has,
+    nor with a method of the class: `self._config` must be the handle."""
+    private = {name.removeprefix("_") for name in graph.nodes if name.startswith("_")}
+    handle_names: set[str] = private | {"for_worker"}
+    protocols: set[str] = {*taken, handler, "Any", "Protocol", "TYPE_CHECKING"}
+
+    def spec(name: str, doc: str, attributes: tuple[str, ...], rest: bool) -> HandleSpec:
+        free = free_name((name, f"{name}_part", f"{name}_handle"), handle_names)
+        handle_names.add(free)
+        wanted = camel(name) if name.startswith(f"{stem}_") else camel(stem) + camel(name)
+        protocol = free_name((wanted, f"{wanted}View", f"{wanted}Part"), protocols)
+        protocols.add(protocol)
+        return HandleSpec(free, protocol, doc, attributes, rest)
+
+    specs = [spec(one.name, one.why, one.attributes, False) for one in concerns(graph, found)]
+    doc = f"What is left: methods of {graph.shape.name}, and what its own code does not show."
+    return (*specs, spec("host", doc, (), True))

@@ -83,6 +83,16 @@ def read_text(path: str, data: bytes) -> Text:
     return Text(path, view[: found[0]] + b"utf-8" + view[found[1] :], codec, cookie)
 
 
+def as_utf8(data: bytes) -> bytes:
+    """A Python file as UTF-8 with a coding line that says so; unchanged where it is that already, or unreadable."""
+    if _cookie(data) is None:
+        return data
+    try:
+        return read_text("", data).data
+    except MigrationError:
+        return data
+
+
 def coding_line(data: bytes) -> int:
     """The line that names the encoding, 0 where none does."""
     found = _cookie(data)

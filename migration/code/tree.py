@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from migration.code.encoding import as_utf8
+
 _SKIPPED = {"__pycache__", "node_modules", "out", "build", "dist", "site-packages"}
 
 
@@ -23,11 +25,16 @@ class Tree(Protocol):
 
 @dataclass(frozen=True)
 class DiskTree:
+    """Files on disk, read afresh each time; Python files of other encodings come as UTF-8 (see `as_utf8`)."""
+
     root: Path
 
     def read(self, path: str) -> bytes | None:
         file = self.root / path
-        return file.read_bytes() if file.is_file() else None
+        if not file.is_file():
+            return None
+        data = file.read_bytes()
+        return as_utf8(data) if path.endswith(".py") else data
 
     def is_dir(self, path: str) -> bool:
         return (self.root / path).is_dir()

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from migration.code.encoding import as_utf8, read_text
 from migration.errors import MigrationError
 from migration.ledger.change import FileChange
 from migration.ledger.git import uncommitted
@@ -41,6 +42,7 @@ def write(
 
     `label` is what `migrate undo` calls this write; default: the command and its slice.
     """
+    changes = [_as_stored(root, change) for change in changes]
     if is_dry(arguments):
         if arguments.diff and not arguments.json:
             executable = {change.path for change in changes if os.access(root / change.path, os.X_OK)}
@@ -50,6 +52,18 @@ def write(
         shown = ", ".join(dirty[:5]) + (f" and {len(dirty) - 5} more" if len(dirty) > 5 else "")
         raise MigrationError("MG304", f"not committed: {shown}")
     write_all(root, changes, label=label or described(arguments))
+
+
+def _as_stored(root: Path, change: FileChange) -> FileChange:
+    """The change in the encoding of the file on disk, which the planners saw as UTF-8."""
+    file = root / change.path
+    if change.before is None or not change.path.endswith(".py") or not file.is_file():
+        return change
+    raw = file.read_bytes()
+    if raw == change.before or as_utf8(raw) != change.before:
+        return change
+    text = read_text(change.path, raw)
+    return FileChange(change.path, raw, None if change.after is None else text.restore(change.after))
 
 
 def described(arguments: argparse.Namespace) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from migration.code.facts import dotted
 from migration.code.structure import FunctionNode, Method
@@ -16,29 +16,31 @@ _ACCESSORS = ("setter", "deleter", "getter")
 
 def body_hash(node: FunctionNode) -> str:
     """SHA-256 of a definition as a tree: layout and comments do not count, nor does the Python that reads it."""
-    return hashlib.sha256("".join(_canonical(node)).encode()).hexdigest()
+    parts: list[str] = []
+    _canonical(node, parts)
+    return hashlib.sha256("".join(parts).encode()).hexdigest()
 
 
-def _canonical(value: object) -> Iterator[str]:
+def _canonical(value: object, parts: list[str]) -> None:
     """The tree in prefix form, without what differs between versions of Python: fields that are empty (newer
     versions have more of them) and empty strings between the parts of an f-string."""
     if isinstance(value, ast.AST):
-        yield f"{type(value).__name__}("
+        parts.append(f"{type(value).__name__}(")
         for name, field in ast.iter_fields(value):
             if isinstance(value, ast.JoinedStr):
                 field = [part for part in value.values if not _is_empty(part)]
             if (field is not None and field != []) or (isinstance(value, ast.Constant) and name == "value"):
-                yield f"{name}="
-                yield from _canonical(field)
-        yield ")"
+                parts.append(f"{name}=")
+                _canonical(field, parts)
+        parts.append(")")
     elif isinstance(value, list):
-        yield "["
+        parts.append("[")
         for item in value:
-            yield from _canonical(item)
-            yield ","
-        yield "]"
+            _canonical(item, parts)
+            parts.append(",")
+        parts.append("]")
     else:
-        yield repr(value)
+        parts.append(repr(value))
 
 
 def _is_empty(part: ast.expr) -> bool:

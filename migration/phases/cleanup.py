@@ -133,5 +133,5 @@ def without_delegates(recipe: Recipe, worker: bytes, names: Sequence[str]) -> by
 def _removal(source: Source, stub: Method) -> Edit:
     """The stub with one of the blank lines around it."""
     start, end = source.offset(stub.block_start), source.offset(stub.block_end + 1)
-    blank = re.match(rb"[ \t]*\r?\n", source.data[end:])
+    blank = re.match(rb"[ \t]*(?:\r\n|\r|\n)", source.data[end:])
     return Edit(start, end + (blank.end() if blank else 0), b"")

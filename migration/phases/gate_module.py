@@ -79,7 +79,7 @@ def without_gate(recipe: Recipe, data: bytes) -> bytes:
     for node in source.tree.body:
         end = source.offset((node.end_lineno or node.lineno) + 1)
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == recipe.gate_name:
-            blank = re.match(rb"(?:[ \t]*\r?\n){0,2}", data[end:])
+            blank = re.match(rb"(?:[ \t]*(?:\r\n|\r|\n)){0,2}", data[end:])
             edits.append(Edit(source.offset(node.lineno), end + (blank.end() if blank else 0), b""))
         elif isinstance(node, ast.ImportFrom) and _is_ours(node, recipe):
             edits.append(Edit(source.offset(node.lineno), end, b""))

@@ -10,9 +10,11 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from migration.cli import main
 from migration.code.source import Source
 from migration.errors import CATALOGUE, MigrationError
 from migration.move.cut import CutPlan, plan_cut
@@ -388,3 +390,77 @@ def test_a_plain_mistake_is_not_taken_for_newer_syntax(code: str):
     with pytest.raises(MigrationError) as error:
         Source("app/worker.py", f"x = 1\n{code}\n".encode())
     assert error.value.code == "MG301" and str(error.value).startswith("app/worker.py:2: ")
+
+
+# Through the commands: what lies on disk keeps its encoding, its line ends and its form feeds.
+
+KINDS = {
+    "latin-1": ("# coding: latin-1\n" + TEXT).encode("latin-1"),
+    "latin-1, CRLF": ("# coding: latin-1\n" + TEXT).replace("\n", "\r\n").encode("latin-1"),
+    "shift_jis": ("# coding: shift_jis\n" + re.sub("[^\x00-\x7f]", "\u8868", TEXT)).encode("shift_jis"),
+    "mark, CRLF": b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode(),
+    "CR": TEXT.replace("\n", "\r").encode(),
+    "mixed": "".join(
+        f"{line}{end}" for line, end in zip(TEXT.split("\n"), "\n\r\r" * 99, strict=False)
+    ).encode(),
+    "CRLF in places": re.sub("(e[^\n]*)\n", "\\1\r\n", TEXT).encode(),
+    "form feeds": TEXT.replace("\n\tdef ", "\n\f\tdef ").replace("\n\n\t\tre", "\n\f\n \f\t\tre").encode(),
+    "no final newline": TEXT.rstrip("\n").encode(),
+    "two spaces": TEXT.replace("\t", "  ").encode(),
+}
+
+
+def on_disk(kind: str, folder: Path) -> Path:
+    path = folder / RECIPE.source_file
+    path.parent.mkdir(parents=True)
+    (path.parent / "__init__.py").touch()
+    path.write_bytes(KINDS[kind])
+    (folder / "cache.toml").write_text(
+        f'schema = 1\nname = "cache"\n\n[source]\nfile = "{RECIPE.source_file}"\nclass = "Worker"\n'
+        f'section = "Cache"\n\n[target]\nfile = "{RECIPE.target_file}"\nclass = "CacheManager"\n\n'
+        '[[handles]]\nname = "worker"\nprotocol = "WorkerView"\ndoc = "All."\nrest = true\n',
+        encoding="utf-8",
+    )
+    return path
+
+
+def migrate(folder: Path, *arguments: str) -> int:
+    with pytest.raises(SystemExit) as stop:
+        main([*arguments, "--root", str(folder)])
+    assert isinstance(stop.value.code, int)
+    return stop.value.code
+
+
+def behaviour(folder: Path) -> tuple[object, ...]:
+    paths = (RECIPE.source_file, RECIPE.target_file)
+    return report({path: (folder / path).read_bytes() for path in paths if (folder / path).exists()})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cut_verified_and_folded_back_gives_the_bytes_back(kind: str, tmp_path: Path):
+    path = on_disk(kind, tmp_path)
+    expected = behaviour(tmp_path)
+    recipe = str(tmp_path / "cache.toml")
+    assert migrate(tmp_path, "port", recipe, "--cut", "--check") == 1
+    assert path.read_bytes() == KINDS[kind]
+    assert migrate(tmp_path, "port", recipe, "--cut") == 0
+    assert path.read_bytes() != KINDS[kind] and behaviour(tmp_path) == expected
+    assert migrate(tmp_path, "port", recipe, "--cut") == 0
+    assert migrate(tmp_path, "verify", "cache") == 0
+    assert migrate(tmp_path, "inline", "cache") == 0
+    assert path.read_bytes() == KINDS[kind]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_three_phases_keep_the_behaviour(kind: str, tmp_path: Path):
+    path = on_disk(kind, tmp_path)
+    expected = behaviour(tmp_path)
+    recipe = str(tmp_path / "cache.toml")
+    assert migrate(tmp_path, "port", recipe) == 0
+    assert path.read_bytes() == KINDS[kind]
+    assert migrate(tmp_path, "gate", recipe) == 0
+    assert path.read_bytes() != KINDS[kind] and behaviour(tmp_path) == expected
+    assert migrate(tmp_path, "cleanup", recipe) == 0
+    assert behaviour(tmp_path) == expected
+    below = KINDS[kind].partition(b"Rest =")[2]
+    assert path.read_bytes().endswith(below)

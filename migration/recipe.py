@@ -5,8 +5,6 @@ Every error in the file is collected and reported at once (MG401), never only th
 
 from __future__ import annotations
 
-import difflib
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,17 +12,21 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from migration.errors import MigrationError
+from migration.patterns import RewriteSpec, normal
+from migration.recipe_check import SCHEMA, problems, rewrite_spec
 
-SCHEMA = 1
-_DIGEST = re.compile("[0-9a-f]{64}")
+__all__ = ["SCHEMA", "HandleSpec", "Recipe", "RewriteSpec", "host_handle", "module_name", "parse_recipe"]
 
 
 @dataclass(frozen=True)
 class HandleSpec:
-    """A narrow, typed view of the worker: attributes listed here are reached through this handle.
+    """What moved code reaches under one name, typed by a Protocol.
 
-    One handle of a recipe is the `rest`: it carries whatever no other one lists, and stands for the
-    worker itself. A recipe that names none gets `host`.
+    With `attributes` it is a narrow view of the worker. With `expressions` it is the object that they
+    give: the first says where it is read at each use, the others stand for the same object. With an
+    `adapter` (`module:Class`) it is what that class makes of a function that gives the object, or the
+    worker. One handle of a recipe is the `rest`: it carries whatever no other one lists, and stands for
+    the worker itself. A recipe that names none gets `host`.
     """
 
     name: str
@@ -32,6 +34,13 @@ class HandleSpec:
     doc: str
     attributes: tuple[str, ...]
     rest: bool
+    expressions: tuple[str, ...] = ()
+    adapter: str = ""
+
+    @property
+    def is_worker(self) -> bool:
+        """True where the handle is the worker itself, seen in part."""
+        return not (self.expressions or self.adapter)
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,9 @@ class Recipe:
     budget: int = 0
     #: What the recipe was planned on: method -> SHA-256 of its tree. Empty where nothing was recorded.
     planned: Mapping[str, str] = field(default_factory=dict, hash=False)
+    rewrites: tuple[RewriteSpec, ...] = ()
+    #: Only a part of the slice: what the recipe declares need not occur in it.
+    partial: bool = False
 
     @property
     def source_module(self) -> str:
@@ -108,110 +120,16 @@ def module_name(path: str, import_root: str = "") -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-_TABLES: dict[str, dict[str, type]] = {
-    "": {"schema": int, "name": str, "source": dict, "target": dict, "handles": list, "planned": dict}
-    | {"gate": dict, "port": dict},
-    "source": {
-        "file": str,
-        "class": str,
-        "section": str,
-        "methods": list,
-        "stays": list,
-        "decorators": list,
-        "import_root": str,
-    },
-    "target": {"file": str, "class": str, "late_bound": list, "siblings": str, "docstrings": bool},
-    "handles": {"name": str, "protocol": str, "doc": str, "attributes": list, "rest": bool},
-    "planned": {"bodies": dict},
-    "gate": {"prefix": str, "effects": dict, "taped": list},
-    "port": {"budget": int},
-}
-_OPTIONAL = {"gate", "prefix", "effects", "taped", "port", "budget", "handles", "planned"}
-_OPTIONAL |= {"section", "methods", "stays", "decorators", "import_root"}
-_OPTIONAL |= {"late_bound", "siblings", "docstrings", "attributes", "rest"}
-
-
-class _Reader:
-    def __init__(self) -> None:
-        self.problems: list[str] = []
-
-    def check(self, table: Mapping[str, Any], schema: str, where: str) -> None:
-        known = _TABLES[schema]
-        for key in table.keys() - known.keys():
-            near = difflib.get_close_matches(key, known, 1)
-            self.problems.append(
-                f"{where}{key}: unknown entry" + (f", did you mean {near[0]}?" if near else "")
-            )
-        for key, kind in known.items():
-            if key not in table:
-                if key not in _OPTIONAL:
-                    self.problems.append(f"{where}{key}: missing")
-            elif type(table[key]) is not kind:
-                self.problems.append(f"{where}{key}: must be {kind.__name__}, is {table[key]!r}")
-            elif kind is list and schema != "" and not all(isinstance(item, str) for item in table[key]):
-                self.problems.append(f"{where}{key}: must be a list of strings")
-
-    def identifier(self, where: str, value: Any) -> None:
-        if isinstance(value, str) and not value.isidentifier():
-            self.problems.append(f"{where}: {value!r} is not a Python name")
-
-    def path(self, where: str, value: Any) -> None:
-        if not isinstance(value, str):
-            return
-        path = PurePosixPath(value)
-        parts = path.with_suffix("").parts
-        if path.suffix != ".py" or path.is_absolute() or not all(part.isidentifier() for part in parts):
-            self.problems.append(f"{where}: {value!r} must be a relative path of an importable .py file")
-
-
 def parse_recipe(text: str, where: str) -> Recipe:
     """Recipe from TOML text; raises MG401 with every problem found."""
-    reader = _Reader()
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise MigrationError("MG401", f"{where}: {error}") from error
-    reader.check(data, "", "")
-    if not reader.problems:
-        if data["schema"] != SCHEMA:
-            reader.problems.append(f"schema: this version reads schema {SCHEMA}, not {data['schema']}")
-        reader.check(data["source"], "source", "source.")
-        reader.check(data["target"], "target", "target.")
-        reader.check(planned := data.get("planned", {"bodies": {}}), "planned", "planned.")
-        for method, digest in planned["bodies"].items() if isinstance(planned.get("bodies"), dict) else ():
-            if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-                reader.problems.append(f"planned.bodies.{method}: must be a SHA-256 in hexadecimal")
-        for index, handle in enumerate(data.get("handles", ())):
-            if not isinstance(handle, dict):
-                reader.problems.append(f"handles[{index}]: must be a table")
-                continue
-            reader.check(handle, "handles", f"handles[{index}].")
-            reader.identifier(f"handles[{index}].name", handle.get("name"))
-            reader.identifier(f"handles[{index}].protocol", handle.get("protocol"))
-        for table in ("source", "target"):
-            reader.path(f"{table}.file", data[table].get("file"))
-            reader.identifier(f"{table}.class", data[table].get("class"))
-        reader.check(data.get("gate", {}), "gate", "gate.")
-        reader.check(data.get("port", {}), "port", "port.")
-        effects = data.get("gate", {}).get("effects", {})
-        for method, effect in effects.items() if isinstance(effects, dict) else ():
-            if effect not in ("pure", "isolated") and not str(effect).startswith("skip: "):
-                reader.problems.append(
-                    f"gate.effects.{method}: must be 'pure', 'isolated' or 'skip: <reason>'"
-                )
-        if bool(data["source"].get("section")) == bool(data["source"].get("methods")):
-            reader.problems.append("source: either `section` (a banner) or `methods` (names) must be given")
-        if data["target"].get("siblings", "worker") not in ("worker", "handler"):
-            reader.problems.append("target.siblings: must be 'worker' or 'handler'")
-    if not reader.problems:
-        _check_handles(reader, data)
-    if reader.problems:
-        raise MigrationError("MG401", f"{where}: " + "; ".join(reader.problems))
+    if found := problems(text, data):
+        raise MigrationError("MG401", f"{where}: {found}")
     source, target = data["source"], data["target"]
-    specs = [
-        HandleSpec(h["name"], h["protocol"], h["doc"], tuple(h.get("attributes", ())), h.get("rest", False))
-        for h in data.get("handles", ())
-    ]
+    specs = [_handle(entry) for entry in data.get("handles", ())]
     if not any(spec.rest for spec in specs):
         specs.append(host_handle(source["class"]))
     return Recipe(
@@ -234,6 +152,19 @@ def parse_recipe(text: str, where: str) -> Recipe:
         effects=tuple(data.get("gate", {}).get("effects", {}).items()),
         taped=tuple(data.get("gate", {}).get("taped", ())),
         budget=data.get("port", {}).get("budget", 0),
+        rewrites=tuple(map(rewrite_spec, data.get("rewrites", ()))),
+    )
+
+
+def _handle(entry: Mapping[str, Any]) -> HandleSpec:
+    return HandleSpec(
+        entry["name"],
+        entry["protocol"],
+        entry["doc"],
+        tuple(entry.get("attributes", ())),
+        entry.get("rest", False),
+        tuple(map(normal, entry.get("expressions", ()))),
+        entry.get("adapter", ""),
     )
 
 
@@ -241,22 +172,3 @@ def host_handle(class_name: str) -> HandleSpec:
     """The handle of a recipe that has not named everything yet."""
     doc = f"What the methods need from their {class_name}, until the recipe names it in narrower handles."
     return HandleSpec("host", f"{class_name.lstrip('_')}Host", doc, (), True)
-
-
-def _check_handles(reader: _Reader, data: Mapping[str, Any]) -> None:
-    handles = data.get("handles", ())
-    if sum(handle.get("rest", False) for handle in handles) > 1:
-        reader.problems.append("handles: only one may have `rest = true`")
-    for kind in ("name", "protocol"):
-        values = [handle[kind] for handle in handles]
-        repeated = sorted({value for value in values if values.count(value) > 1})
-        reader.problems += [f"handles: {kind} {value} is used twice" for value in repeated]
-    owners: dict[str, str] = {}
-    for handle in handles:
-        for attribute in handle.get("attributes", ()):
-            if attribute in owners:
-                problem = f"handles: {attribute} is listed by {owners[attribute]} and {handle['name']}"
-                reader.problems.append(problem)
-            owners[attribute] = handle["name"]
-    if data["target"]["class"] in {handle["protocol"] for handle in handles}:
-        reader.problems.append("target.class: also the name of a protocol")

@@ -210,6 +210,11 @@ def _plan(console: Console, found: CutPlan, *, written: bool) -> None:
             console.print(
                 f"  {detail.name}: {'; '.join(rewrites)}", soft_wrap=True, highlight=False, markup=False
             )
+    if proof.declared:
+        declared = Table("from", "to", "places", title="declared rewrites", title_justify="left")
+        for before, after, count in proof.declared:
+            declared.add_row(escape(before), escape(after), str(count))
+        console.print(declared)
     if proof.imports_removed:
         console.print(
             f"  imports only they used, removed: {', '.join(proof.imports_removed)}",

@@ -88,6 +88,14 @@ def method_facts(node: FunctionNode) -> MethodFacts:
     )
 
 
+def name_uses(node: FunctionNode, name: str) -> tuple[SelfUse, ...]:
+    """Every use of a name in the body of a function, as if it were self."""
+    visitor = _Visitor(name)
+    for statement in node.body:
+        visitor.visit(statement)
+    return tuple(sorted(visitor.uses, key=lambda use: (use.line, use.column)))
+
+
 class _Visitor(ast.NodeVisitor):
     def __init__(self, name: str | None) -> None:
         self.name = name

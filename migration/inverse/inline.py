@@ -89,7 +89,8 @@ def _more_than(proof: ProofFile, handler: bytes) -> list[str]:
     """Definitions of the handler module that inlining would lose."""
     source = read_source(proof.recipe.target_file, handler)
     own = {proof.recipe.handler_class, *(handle.protocol for handle in proof.recipe.handles)}
-    known = {*proof.names, "__init__", "for_worker"}
+    getters = {f"_{handle.name}" for handle in proof.recipe.handles if handle.expressions}
+    known = {*proof.names, "__init__", "for_worker", *getters}
     found = [
         node.name
         for node in source.tree.body

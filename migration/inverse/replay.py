@@ -98,7 +98,7 @@ def _cut(recipe: Recipe, tree: Tree, found: dict[str, Replayed]) -> Replay:
         )
         if not labels:
             return Replay(recipe, tuple(found.values()), None)
-        part = dataclasses.replace(recipe, methods=labels, stays=(), planned={})
+        part = dataclasses.replace(recipe, methods=labels, stays=(), planned={}, partial=True)
         outcome = plan_cut(part, tree)
         if isinstance(outcome, CutPlan | CutClean):
             break

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from migration.code.facts import parameters, self_name
+from migration.code.facts import dotted, parameters, self_name
 from migration.code.source import Source
 from migration.code.structure import Method
 from migration.move.body import LineEdit
+from migration.patterns import links
 from migration.recipe import Recipe
 
 _LEAD = re.compile(rb"(?:    )*")
@@ -73,7 +74,8 @@ def _prologue_lines(handler: Source, method: Method, count: int) -> frozenset[in
 def _edits(method: Method, recipe: Recipe, place: Place, alias: str | None) -> Iterator[LineEdit]:
     node = method.node
     owner = self_name(node)
-    handles = {f"_{handle.name}" for handle in recipe.handles}
+    handles = {f"_{handle.name}": handle for handle in recipe.handles}
+    rewritten = {spec.after: spec.before for spec in recipe.rewrites}
     prefix = f"_{recipe.source_class.lstrip('_')}"
     if node.name != place.label:
         words = "async def " if isinstance(node, ast.AsyncFunctionDef) else "def "
@@ -82,12 +84,23 @@ def _edits(method: Method, recipe: Recipe, place: Place, alias: str | None) -> I
     stack: list[ast.AST] = [*node.args.defaults, *(d for d in node.args.kw_defaults if d), *node.body]
     while stack:
         part = stack.pop()
+        if (before := _rewritten(part, owner, rewritten)) is not None:
+            assert isinstance(part, ast.expr)
+            length = (part.end_col_offset or 0) - part.col_offset
+            yield LineEdit(part.lineno, part.col_offset, length, before.encode())
+            continue
         stack += _visible(part, owner)
         if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
             name = part.value
+            spec = handles.get(part.attr)
             end, start = part.end_col_offset or 0, name.end_col_offset or 0
             if name.id == owner and part.attr in handles and part.lineno == part.end_lineno:
-                yield LineEdit(name.lineno, start, end - start, b"")
+                chain = (
+                    "".join(f".{link}" for link in links(spec.expressions[0]))
+                    if spec and spec.expressions
+                    else ""
+                )
+                yield LineEdit(name.lineno, start, end - start, chain.encode())
             elif alias is not None and name.id == alias:
                 length = end - name.col_offset - len(part.attr.encode())
                 yield LineEdit(name.lineno, name.col_offset, length, b"")
@@ -100,6 +113,28 @@ def _edits(method: Method, recipe: Recipe, place: Place, alias: str | None) -> I
                 length = (last.end_col_offset or 0) - first.col_offset
                 yield LineEdit(first.lineno, first.col_offset, length, b"")
                 stack = [other for other in stack if other not in (first, last)]
+
+
+def _rewritten(node: ast.AST, owner: str | None, rewritten: Mapping[str, str]) -> str | None:
+    """What the recipe's rewrite of the expression `node` was made from, None where there is none."""
+    if (
+        not rewritten
+        or owner is None
+        or not isinstance(node, ast.Attribute)
+        or node.lineno != node.end_lineno
+    ):
+        return None
+    first, _, rest = dotted(node).partition(".")
+    before = (
+        rewritten.get(f"self.{rest.removeprefix('_')}") if first == owner and rest.startswith("_") else None
+    )
+    if before is None or owner == "self":
+        return before
+    tree = ast.parse(before, mode="eval")
+    for name in ast.walk(tree):
+        if isinstance(name, ast.Name) and name.id == "self":
+            name.id = owner
+    return ast.unparse(tree)
 
 
 def _visible(node: ast.AST, owner: str | None) -> list[ast.AST]:

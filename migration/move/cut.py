@@ -20,6 +20,7 @@ from migration.code.tree import OverlayTree, Tree
 from migration.errors import MigrationError, Refusal
 from migration.ledger.change import FileChange
 from migration.move.body import body_edits, super_calls
+from migration.move.declared import Declared, declare, unmatched
 from migration.move.handler_module import handler_text, import_lines
 from migration.move.moving import Moving, decide, is_overload, mangled, moved_name
 from migration.move.names import ImportName, ImportPlan, ModuleNames, needed_names, plan_imports
@@ -97,11 +98,15 @@ def _plan(recipe: Recipe, tree: Tree) -> CutOutcome:
         return _refused(recipe, "MG108", recipe.source_class, chosen[0].first_line, message)
     names = module_names(recipe, source)
     moving, facts = movings(recipe, tree, source, shape, chosen, names)
+    declared = {one.name: declare(source, one, recipe) for one in moving}
+    if missing := unmatched(recipe, declared.values()):
+        raise MigrationError("MG401", f"slice {recipe.name}: {'; '.join(missing)}")
     refusals = [*_target_refusals(recipe, tree), *_same_names(moving), *changed_since(recipe, chosen)]
     for one in moving:
-        refusals += method_refusals(source, shape, one, recipe)
+        refusals += (*method_refusals(source, shape, one, recipe), *declared[one.name].refusals)
     refused = {refusal.where for refusal in refusals}
-    run = _Cut(recipe, tree, source, shape, names, tuple(m for m in moving if m.label not in refused), facts)
+    safe = tuple(one for one in moving if one.label not in refused)
+    run = _Cut(recipe, tree, source, shape, names, safe, facts, declared)
     if refusals:
         return CutRefused(recipe, (*refusals, *run.imports.refusals))
     return run.plan()
@@ -262,12 +267,20 @@ class _Cut:
     names: ModuleNames
     moving: tuple[Moving, ...]
     facts: dict[int, MethodFacts]
+    #: By the method's name in the handler.
+    declared: dict[str, Declared]
 
     def plan(self) -> CutOutcome:
         recipe, source, imports = self.recipe, self.source, self.imports
         types = MemberTypes(self.shape, self.facts, self.names)
         uses = [(one.label, use) for one in self.moving for use in self._through_handles(one)]
-        found = handles(recipe, uses, types, always=any(super_calls(one) for one in self.moving))
+        declared = [
+            (handle, one.label, self._mangled(use))
+            for one in self.moving
+            for handle, use in self.declared[one.name].uses
+        ]
+        always = any(super_calls(one) for one in self.moving)
+        found = handles(recipe, uses, types, declared=declared, always=always)
         handler = self._handler(found, types)
         refusals = [
             *imports.refusals,
@@ -312,10 +325,13 @@ class _Cut:
     def _through_handles(self, one: Moving) -> list[SelfUse]:
         """Uses of self that become a handle, private names as Python mangles them."""
         return [
-            dataclasses.replace(use, attribute=use.attribute and mangled(use.attribute, self.shape.name))
-            for use in one.facts.uses
+            self._mangled(use)
+            for use in self.declared[one.name].moving.facts.uses
             if not (use.kind == "call" and use.attribute in self._siblings)
         ]
+
+    def _mangled(self, use: SelfUse) -> SelfUse:
+        return dataclasses.replace(use, attribute=use.attribute and mangled(use.attribute, self.shape.name))
 
     def _moved(self, one: Moving, prologue: Sequence[str], late: Collection[str]) -> bytes:
         through = {(use.line, use.column): use.attribute for use in self._through_handles(one)}
@@ -325,16 +341,17 @@ class _Cut:
                 return None
             return self.recipe.handle_for(through[line, column]).name
 
+        declared = self.declared[one.name]
         edits = body_edits(
             self.source,
             self.shape.name,
             self.names.package,
-            one,
+            declared.moving,
             self.recipe.host.name,
             frozenset(late),
             self.alias,
         )
-        return moved_text(self.source, one, receiver, edits, prologue)
+        return moved_text(self.source, declared.moving, receiver, [*declared.edits, *edits], prologue)
 
     def _final(self, one: Moving) -> str:
         lazy, late = self.imports.lazy.get(one.name, ()), self.imports.late.get(one.name, ())

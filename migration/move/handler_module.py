@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 
+from migration.move.moving import mangled
 from migration.move.names import ImportName, ImportPlan
 from migration.move.protocols import Handle, protocol_text
-from migration.recipe import Recipe
+from migration.patterns import links
+from migration.recipe import HandleSpec, Recipe
 
 _WIDTH = 110
 
@@ -64,6 +66,8 @@ def handler_text(
     runtime = set(plan.runtime) | {ImportName("typing", "Any")}
     if handles:
         runtime.add(ImportName("typing", "Protocol"))
+    if any(is_read(handle.spec) for handle in handles):
+        runtime.add(ImportName("collections.abc", "Callable"))
     typing = (set(plan.typing) | set(type_imports)) - runtime
     if plan.typing_aliases:
         typing.add(ImportName(recipe.source_module, recipe.source_class))
@@ -89,20 +93,25 @@ def handler_text(
 
 
 def _class_text(recipe: Recipe, handles: tuple[Handle, ...], methods: list[str]) -> str:
-    parameters = "".join(f", {handle.spec.name}: {handle.spec.protocol}" for handle in handles)
-    signature = f"    def __init__(self, *{parameters}) -> None:\n"
+    parameters = [f"{handle.spec.name}: {_parameter_type(handle)}" for handle in handles]
+    signature = (
+        f"    def __init__({', '.join(['self', *(['*'] if handles else []), *parameters])}) -> None:\n"
+    )
     if len(signature) > _WIDTH:
-        each = "".join(f"        {handle.spec.name}: {handle.spec.protocol},\n" for handle in handles)
+        each = "".join(f"        {parameter},\n" for parameter in parameters)
         signature = f"    def __init__(\n        self,\n        *,\n{each}    ) -> None:\n"
-    stores = "".join(f"        self._{handle.spec.name} = {handle.spec.name}\n" for handle in handles)
-    made = f"        return cls({', '.join(f'{handle.spec.name}=worker' for handle in handles)})\n"
+    stores = "".join(f"        self.{stored(handle.spec)} = {handle.spec.name}\n" for handle in handles)
+    arguments = [f"{handle.spec.name}={made_of(recipe, handle.spec)}" for handle in handles]
+    made = f"        return cls({', '.join(arguments)})\n"
     if len(made) > _WIDTH:
-        views = "".join(f"            {handle.spec.name}=worker,\n" for handle in handles)
+        views = "".join(f"            {argument},\n" for argument in arguments)
         made = f"        return cls(\n{views}        )\n"
+    plain = all(handle.spec.is_worker for handle in handles)
     factory = (
         "    @classmethod\n"
         f"    def for_worker(cls, worker: Any) -> {recipe.handler_class}:\n"
-        '        """Every handle is the worker itself, seen as the part that the methods may touch."""\n'
+        + (_ALL_WORKER if plain else _SOME_WORKER)
+        + adapter_imports(handles)
         + made
     )
     doc = (
@@ -110,6 +119,58 @@ def _class_text(recipe: Recipe, handles: tuple[Handle, ...], methods: list[str])
         "    Attributes stay on the worker and are looked up there at every use, so that rebinding,\n"
         '    deletion and hasattr() mean what they meant.\n    """\n'
     )
+    getters = [_getter(handle.spec) for handle in handles if is_read(handle.spec)]
     return f"class {recipe.handler_class}:\n" + "\n".join(
-        [doc, *([signature + stores] if handles else []), factory, *methods]
+        [doc, *([signature + stores] if handles else []), factory, *getters, *methods]
+    )
+
+
+_ALL_WORKER = (
+    '        """Every handle is the worker itself, seen as the part that the methods may touch."""\n'
+)
+_SOME_WORKER = (
+    '        """Handles on a worker: the worker itself, or what the recipe says is read from it."""\n'
+)
+
+
+def is_read(spec: HandleSpec) -> bool:
+    """True for a handle that is looked up again at each use; an adapter looks up for itself."""
+    return bool(spec.expressions) and not spec.adapter
+
+
+def stored(spec: HandleSpec) -> str:
+    """Attribute of the handler in which the constructor keeps what it is given."""
+    return f"_read_{spec.name}" if is_read(spec) else f"_{spec.name}"
+
+
+def made_of(recipe: Recipe, spec: HandleSpec) -> str:
+    """What `for_worker` gives to the constructor for a handle."""
+    links_ = (
+        [mangled(link, recipe.source_class) for link in links(spec.expressions[0])]
+        if spec.expressions
+        else []
+    )
+    place = ".".join(["worker", *links_])
+    if spec.adapter:
+        return f"{spec.adapter.partition(':')[2]}(lambda: {place})"
+    return f"lambda: {place}" if spec.expressions else place
+
+
+def _parameter_type(handle: Handle) -> str:
+    protocol = handle.spec.protocol
+    return f"Callable[[], {protocol}]" if is_read(handle.spec) else protocol
+
+
+def adapter_imports(handles: tuple[Handle, ...]) -> str:
+    """Imports of the adapters inside `for_worker`: the handler module itself needs none of them."""
+    found = {tuple(handle.spec.adapter.split(":")) for handle in handles if handle.spec.adapter}
+    lines = [f"        from {module} import {name.partition('.')[0]}\n" for module, name in sorted(found)]
+    return "".join(lines) + ("\n" if lines else "")
+
+
+def _getter(spec: HandleSpec) -> str:
+    return (
+        f"    @property\n    def _{spec.name}(self) -> {spec.protocol}:\n"
+        f'        """Read at each use, for another object may have taken its place."""\n'
+        f"        return self._read_{spec.name}()\n"
     )

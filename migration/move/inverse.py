@@ -4,12 +4,13 @@ original with its declared rewrites made. Neither shares code with the rewriting
 from __future__ import annotations
 
 import ast
-import copy
 from collections import Counter
 from collections.abc import Collection
 
+from migration.code.copies import copy_tree
 from migration.code.facts import self_name
 from migration.code.structure import FunctionNode
+from migration.move.expected import Expressions, held
 from migration.move.moving import Moving
 from migration.recipe import Recipe
 
@@ -22,7 +23,8 @@ class Inverse(ast.NodeTransformer):
 
     def __init__(self, recipe: Recipe, node: FunctionNode, methods: Collection[str]) -> None:
         self._module = recipe.source_module
-        self._handles = {f"_{handle.name}" for handle in recipe.handles}
+        self._held = held(recipe)
+        self._handles = {f"_{handle.name}" for handle in recipe.handles} - self._held
         self._node = node
         self._self = self_name(node)
         self._methods = methods
@@ -51,6 +53,8 @@ class Inverse(ast.NodeTransformer):
         if self._of_self(node) and node.attr in self._handles and isinstance(node.ctx, ast.Load):
             self.renames[node.attr[1:]] += 1
             return node.value
+        if self._of_self(node) and node.attr in self._held and isinstance(node.ctx, ast.Load):
+            return node
         return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -94,11 +98,14 @@ class Declared(ast.NodeTransformer):
         self._late = frozenset(late)
         self._alias = alias
         self._classes = 0
+        self._expressions = Expressions(recipe, self_name(one.node))
         self.counts: Counter[str] = Counter()
 
     def is_needed(self) -> bool:
         """False for the method that moves word for word: no copy has to be made."""
         one = self._one
+        if self._expressions.is_needed:
+            return True
         if one.staying or one.bare or one.name != one.label or self._late:
             return True
         return any(
@@ -108,8 +115,14 @@ class Declared(ast.NodeTransformer):
             for n in ast.walk(one.node)
         )
 
-    def expected(self) -> ast.AST:
-        node = copy.deepcopy(self._one.node)
+    @property
+    def declared(self) -> tuple[tuple[str, str, int], ...]:
+        """(from, to, count) of what the recipe declares about expressions."""
+        counts = self._expressions.counts
+        return tuple((before, after, count) for (before, after), count in sorted(counts.items()))
+
+    def expected(self) -> ast.FunctionDef | ast.AsyncFunctionDef:
+        node = copy_tree(self._one.node)
         if self._one.staying:
             node.decorator_list = [
                 d for d in node.decorator_list if isinstance(d, ast.Name) and d.id == "staticmethod"
@@ -122,7 +135,10 @@ class Declared(ast.NodeTransformer):
         if self._one.name != node.name:
             node.name = self._one.name
             self.counts[f"called {node.name} in the handler"] += 1
-        return self.generic_visit(node)
+        if self._expressions.is_needed:
+            node.body = [self._expressions.visit(statement) for statement in node.body]  # type: ignore[misc]
+        self.generic_visit(node)
+        return node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id in self._late and isinstance(node.ctx, ast.Load):

@@ -16,6 +16,7 @@ from migration.code.flakes import flakes
 from migration.code.source import Source, read_source
 from migration.code.structure import ClassOutline, FunctionNode, Method, outline
 from migration.errors import MigrationError, Refusal
+from migration.move.expected import wiring_faults
 from migration.move.inverse import Declared, Inverse
 from migration.move.moving import Moving, is_overload, moved_name
 from migration.move.names import annotation_names
@@ -54,6 +55,8 @@ class MethodProof:
     lazy_imports: tuple[str, ...]
     late_reads: tuple[str, ...]
     rewrites: tuple[tuple[str, int], ...]
+    #: (from, to, count) of the expressions that the recipe declares.
+    declared: tuple[tuple[str, str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,14 @@ class Proof:
     @property
     def methods(self) -> int:
         return len(self.details)
+
+    @property
+    def declared(self) -> tuple[tuple[str, str, int], ...]:
+        """(from, to, count) of the recipe's expressions over all methods."""
+        total: Counter[tuple[str, str]] = Counter()
+        for detail in self.details:
+            total.update({(before, after): count for before, after, count in detail.declared})
+        return tuple((before, after, count) for (before, after), count in sorted(total.items()))
 
     @property
     def renames(self) -> tuple[tuple[str, int], ...]:
@@ -93,7 +104,8 @@ def prove(
     refusals: list[Refusal] = []
     details: list[MethodProof] = []
     worker_shape = outline(after, recipe.source_class)
-    handler_methods = {m.name: m for m in outline(new, recipe.handler_class).methods}
+    handler_shape = outline(new, recipe.handler_class)
+    handler_methods = {m.name: m for m in handler_shape.methods}
     stubs = _stubs(recipe, worker_shape, moved)
     for one in moved:
         there, stub = handler_methods.get(one.name), stubs.get(one.name)
@@ -106,9 +118,12 @@ def prove(
         declared = Declared(recipe, one, late, result.alias)
         body = ast.dump(one.node)
         faults = [("MG202", fault) for fault in inverse.stray]
-        if ast.dump(restored) != (ast.dump(declared.expected()) if declared.is_needed() else body):
+        expected = declared.expected() if declared.is_needed() else one.node
+        if ast.dump(restored) != (body if expected is one.node else ast.dump(expected)):
             faults.append(("MG202", "the trees differ"))
-        faults += [("MG202", f) for f in scope_faults(before, one, new, there, {*lazy, *late, result.alias})]
+        ignored = {*lazy, *late, result.alias}
+        meant = expected if declared.declared else None
+        faults += [("MG202", fault) for fault in scope_faults(before, one, new, there, ignored, meant)]
         if _signature(stub.node, one) != _signature(one.node, one):
             faults.append(("MG206", "the signatures are not equal"))
         if _forwarding(stub.node, one) != _stub_body(recipe, one):
@@ -124,8 +139,13 @@ def prove(
                 lazy,
                 late,
                 tuple(sorted(declared.counts.items())),
+                declared.declared,
             )
         )
+    refusals += [
+        Refusal("MG202", recipe.handler_class, 0, fault)
+        for fault in wiring_faults(recipe, handler_shape.node)
+    ]
     untouched = _outside(before, [one.method for one in moved])
     if untouched != _outside(after, list(stubs.values())):
         refusals.append(Refusal("MG205", recipe.source_file, 0, "lines outside methods and imports differ"))

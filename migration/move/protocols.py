@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
-import copy
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from migration.code.facts import READING, WRITING, MethodFacts, SelfUse, dotted, is_static
+from migration.code.copies import copy_tree
+from migration.code.facts import READING, WRITING, MethodFacts, SelfUse, dotted, is_static, statements
 from migration.code.structure import ClassOutline, FunctionNode
+from migration.move.members import Member
 from migration.move.moving import mangled
 from migration.move.names import ImportName, ModuleNames, type_names
+from migration.move.used_members import used_member
 from migration.recipe import HandleSpec, Recipe
 
 _LITERALS = {int: "int", str: "str", float: "float", bool: "bool", bytes: "bytes", type(None): "None"}
@@ -31,20 +33,8 @@ _NEEDS_MEMBER = READING | WRITING | {"delete"}
 
 
 @dataclass(frozen=True)
-class Member:
-    """One member of a Protocol. `evidence` says how its type is known, `used_by` cites `method:line`."""
-
-    name: str
-    text: str
-    written: bool
-    lazy: bool
-    evidence: str
-    used_by: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Handle:
-    """A handle with its members; `whole` cites where the worker itself is passed on through it."""
+    """A handle with its members; `whole` cites where the object itself is passed on."""
 
     spec: HandleSpec
     members: tuple[Member, ...]
@@ -69,7 +59,7 @@ class MemberTypes:
             self._note(statement, None, None)
         for method in outline.methods:
             found = facts[id(method.node)]
-            for node in ast.walk(method.node):
+            for node in statements(method.node):
                 self._note(node, found.self_name, method.node)
             for use in found.uses:
                 if use.attribute and (private := mangled(use.attribute, outline.name)) != use.attribute:
@@ -137,7 +127,7 @@ class MemberTypes:
                 return None
             found.update(imports)
         try:
-            text = ast.unparse(_Unquoted().visit(copy.deepcopy(annotation)))
+            text = ast.unparse(_Unquoted().visit(copy_tree(annotation)))
         except SyntaxError:
             return None
         self._needs.setdefault(text, set()).update(found)
@@ -242,32 +232,47 @@ def _rebinds(method: FunctionNode, name: str) -> bool:
 
 
 def handles(
-    recipe: Recipe, uses: Iterable[tuple[str, SelfUse]], types: MemberTypes, *, always: bool = False
+    recipe: Recipe,
+    uses: Iterable[tuple[str, SelfUse]],
+    types: MemberTypes,
+    *,
+    declared: Iterable[tuple[str, str, SelfUse]] = (),
+    always: bool = False,
 ) -> tuple[Handle, ...]:
     """The handles of a recipe with their members, in the recipe's order; unused handles are left out.
 
-    `always` keeps the host even so (`super()` needs it).
+    `uses` are (method, use of self), `declared` (handle, method, use of that handle). `always` keeps the
+    host even so (`super()` needs it).
     """
-    by_name: dict[str, list[tuple[str, SelfUse]]] = {}
-    whole: dict[str, list[str]] = {}
+    placed: dict[str, dict[str | None, list[tuple[str, SelfUse]]]] = {}
     for method, use in uses:
-        if use.attribute is None:
-            whole.setdefault(recipe.host.name, []).append(f"{method}:{use.line}")
-        else:
-            by_name.setdefault(use.attribute, []).append((method, use))
+        owner = placed.setdefault(recipe.handle_for(use.attribute).name, {})
+        owner.setdefault(use.attribute, []).append((method, use))
+    for handle, method, use in declared:
+        placed.setdefault(handle, {}).setdefault(use.attribute, []).append((method, use))
     found: list[Handle] = []
     for spec in recipe.handles:
-        names = sorted(name for name in by_name if recipe.handle_for(name) is spec)
-        # hasattr() alone needs no member: the question is put to the object.
-        asked = [
-            name
-            for name in names
-            if not hasattr(object, name) and any(use.kind in _NEEDS_MEMBER for _, use in by_name[name])
-        ]
-        if names or spec.name in whole or (spec.rest and always):
-            members = tuple(types.member(name, by_name[name]) for name in asked)
-            found.append(Handle(spec, members, tuple(dict.fromkeys(whole.get(spec.name, ())))))
+        if spec.name in placed or (spec.rest and always):
+            found.append(_handle(spec, placed.get(spec.name, {}), types))
     return tuple(found)
+
+
+def _handle(
+    spec: HandleSpec, uses: Mapping[str | None, list[tuple[str, SelfUse]]], types: MemberTypes
+) -> Handle:
+    whole = tuple(dict.fromkeys(f"{method}:{use.line}" for method, use in uses.get(None, ())))
+    members: list[Member] = []
+    for name in sorted(name for name in uses if name is not None):
+        # hasattr() alone needs no member: the question is put to the object.
+        asked = any(use.kind in _NEEDS_MEMBER for _, use in uses[name])
+        if not asked or hasattr(object, name):
+            continue
+        if spec.is_worker:
+            members.append(types.member(name, uses[name]))
+        else:
+            where = spec.expressions[0] if spec.expressions else spec.adapter
+            members.append(used_member(name, uses[name], where))
+    return Handle(spec, tuple(members), whole)
 
 
 def protocol_text(handle: Handle) -> str:
@@ -278,7 +283,8 @@ def protocol_text(handle: Handle) -> str:
     if lazy:
         notes.append(f"Created on first use, so hasattr() may be False: {', '.join(lazy)}.")
     if handle.whole:
-        notes.append(f"Passed on whole, so it must be the worker itself: {', '.join(handle.whole)}.")
+        what = "worker" if handle.spec.is_worker else "object"
+        notes.append(f"Passed on whole, so it must be the {what} itself: {', '.join(handle.whole)}.")
     for note in notes:
         doc += "\n\n" + textwrap.fill(note, 106, initial_indent="    ", subsequent_indent="    ")
     parts = [f"class {handle.spec.protocol}(Protocol):", doc + ("\n    " if notes else "") + '"""']

@@ -58,7 +58,9 @@ def _definition(source: Source, outline: ClassOutline, moving: Moving, recipe: R
             yield "MG006", line, f"@{dotted_name} reads the source of what it decorates"
     if facts.self_name is None and not is_static(node):
         yield "MG010", line, f"{name} takes no positional parameter"
-    reserved = {f"_{handle.name}" for handle in recipe.handles} | {"for_worker"}
+    reserved = {f"{kind}{handle.name}" for handle in recipe.handles for kind in ("_", "_read_")} | {
+        "for_worker"
+    }
     if moving.name in reserved:
         yield "MG019", line, f"{moving.name} is an attribute of the handler itself"
     if recipe.handler_class in parameters(node.args):

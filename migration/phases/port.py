@@ -80,7 +80,7 @@ def plan_port(recipe: Recipe, tree: Tree) -> PortPlan | PortRefused | PortClean:
 
 def _part_of(recipe: Recipe, labels: tuple[str, ...]) -> Recipe:
     planned = {key: digest for key, digest in recipe.planned.items() if key.partition(".")[0] in labels}
-    return dataclasses.replace(recipe, methods=labels, stays=(), planned=planned)
+    return dataclasses.replace(recipe, methods=labels, stays=(), planned=planned, partial=True)
 
 
 def _next(

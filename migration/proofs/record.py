@@ -25,7 +25,7 @@ from migration.move.proof import MethodProof, Proof
 from migration.phases.cleanup import CleanupPlan
 from migration.phases.gate import GatePlan
 from migration.phases.port import PortPlan
-from migration.recipe import HandleSpec, Recipe
+from migration.recipe import HandleSpec, Recipe, RewriteSpec
 
 SCHEMA = 1
 FOLDER = ".migrate"
@@ -210,14 +210,14 @@ def _hunk(entry: list[Any]) -> Hunk:
 
 
 def _recipe(entry: Mapping[str, Any]) -> Recipe:
-    handles = tuple(
-        HandleSpec(**{**handle, "attributes": tuple(handle["attributes"])}) for handle in entry["handles"]
-    )
-    fields: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()
-    }
+    handles = tuple(HandleSpec(**_tuples(handle)) for handle in entry["handles"])
+    rewrites = tuple(RewriteSpec(**rewrite) for rewrite in entry.get("rewrites", ()))
     effects = tuple((method, effect) for method, effect in entry["effects"])
-    return Recipe(**{**fields, "handles": handles, "effects": effects})
+    return Recipe(**{**_tuples(entry), "handles": handles, "effects": effects, "rewrites": rewrites})
+
+
+def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
 
 
 def _proof(entry: Mapping[str, Any]) -> Proof:
@@ -231,6 +231,7 @@ def _proof(entry: Mapping[str, Any]) -> Proof:
             tuple(d["lazy_imports"]),
             tuple(d["late_reads"]),
             tuple((kind, count) for kind, count in d["rewrites"]),
+            tuple((before, after, count) for before, after, count in d.get("declared", ())),
         )
         for d in entry["details"]
     )

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from migration.errors import MigrationError
-from migration.recipe import module_name, parse_recipe
+from migration.recipe import RewriteSpec, module_name, parse_recipe
 from migration.slices import load_recipe
 
 GOOD = """
@@ -87,3 +87,71 @@ def test_every_mistake_is_reported(old: str, new: str, problems: list[str]):
     assert error.value.code == "MG401" and str(error.value).startswith("cache.toml: ")
     for problem in problems:
         assert re.search(re.escape(problem), str(error.value))
+
+
+DECLARED = """
+[[handles]]
+name = "view"
+protocol = "HostView"
+doc = "A view."
+expressions = [
+    "self.engine.view",  # a "string" in a comment ]
+]
+[[rewrites]]
+from = "self._hold"
+to = "self.view.hold"
+"""
+
+
+def test_what_is_declared_about_expressions_is_read():
+    recipe = parse_recipe(GOOD + DECLARED, "cache.toml")
+    assert recipe.handles[2].expressions == ("self.engine.view",) and not recipe.handles[2].is_worker
+    assert recipe.rewrites == (RewriteSpec("self._hold", "self.view.hold"),)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            "self.engine.view",
+            "self.engine.view()",
+            "line 26: handles[2].expressions: 'self.engine.view()' must",
+        ),
+        ("self.engine.view", "engine.view", "line 26: handles[2].expressions: 'engine.view' must be a chain"),
+        ("self.engine.view", "self.engine.", "is not a Python expression"),
+        ("expressions =", "rest = true\nexpressions =", "only one may have `rest = true`"),
+        ('doc = "A view."', 'doc = "A view."\nattributes = ["x"]', "with `expressions` another object"),
+        (
+            'doc = "A view."',
+            'doc = "A view."\nadapter = "x.y"',
+            "line 26: handles[2].adapter: 'x.y' must be `pack",
+        ),
+        ("self._hold", "self._hold(", "line 30: rewrites[0].from: 'self._hold(' is not a Python expression"),
+        ("self._hold", "other._hold", "line 30: rewrites[0].from: 'other._hold' does not mention self"),
+        (
+            "self.view.hold",
+            "self.veiw.hold",
+            "line 31: rewrites[0].to: no handle is called veiw, did you mean view?",
+        ),
+        ("self.view.hold", "self.view", "line 31: rewrites[0].to: it must name a member of the handle"),
+        ("self.view.hold", "self.view.hold()", "line 31: rewrites[0].to: 'self.view.hold()' must be a chain"),
+        ("self.view.hold", "self.view.__hold", "private name"),
+        ("self._hold", "self.engine", "line 30: rewrites[0].from: it overlaps with the handle expression"),
+        (
+            "[[rewrites]]",
+            '[[rewrites]]\nfrom = "self._hold(1)"\nto = "self.view.x"\n[[rewrites]]',
+            "overlaps with",
+        ),
+        (
+            "to =",
+            "too =",
+            "rewrites[0].to: missing; line 31: rewrites[0].too: unknown entry, did you mean to?",
+        ),
+    ],
+)
+def test_mistakes_in_what_is_declared_have_their_line(old: str, new: str, problem: str):
+    text = GOOD + DECLARED
+    assert old in DECLARED
+    with pytest.raises(MigrationError) as error:
+        parse_recipe(GOOD + DECLARED.replace(old, new, 1), "cache.toml")
+    assert problem in str(error.value), text

@@ -1,0 +1,231 @@
+"""What a recipe declares, in one method: the expressions that become a handle, and where they stand.
+
+    self.core_engine.view.free_pages()     self._view.free_pages()         [[handles]] expressions
+    self._put_on_hold(batch)               self._rebalancer.hold(batch)    [[rewrites]]
+
+The largest expression that is declared wins. An attribute chain that is written or deleted as a whole, or
+spread over several lines, is left to the handle of its first attribute.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from migration.code.copies import copy_tree
+from migration.code.facts import SelfUse, method_facts, name_uses, parameters
+from migration.code.source import Source
+from migration.errors import Refusal
+from migration.move.body import LineEdit
+from migration.move.moving import Moving
+from migration.patterns import expression, links
+from migration.recipe import Recipe
+from migration.recipe_check import near
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`pattern` (with `self` for the first parameter) becomes `members` of `handle`."""
+
+    text: str
+    pattern: ast.expr
+    handle: str
+    members: tuple[str, ...]
+    #: A chain may be left to the host; a rewrite must be made wherever it matches.
+    optional: bool
+
+
+@dataclass(frozen=True)
+class Declared:
+    """`moving` is the method without the declared expressions: its facts are what is left of self.
+
+    `uses` are (handle, use) of what the rules put in their place.
+    """
+
+    moving: Moving
+    edits: tuple[LineEdit, ...]
+    uses: tuple[tuple[str, SelfUse], ...]
+    matched: Counter[str]
+    refusals: tuple[Refusal, ...]
+
+
+def mark(handle: str) -> str:
+    """Name that stands for a handle in the tree of `Declared.moving`; no program can spell it."""
+    return f"<{handle}>"
+
+
+@lru_cache(maxsize=8)
+def rules(recipe: Recipe) -> tuple[Rule, ...]:
+    """Everything that the recipe declares about expressions."""
+    chains = [
+        Rule(text, expression(text), handle.name, (), optional=True)
+        for handle in recipe.handles
+        for text in handle.expressions
+    ]
+    rewrites = [
+        Rule(spec.before, expression(spec.before), spec.handle, spec.members, optional=False)
+        for spec in recipe.rewrites
+    ]
+    return (*rewrites, *chains)
+
+
+def unmatched(recipe: Recipe, declared: Iterable[Declared]) -> list[str]:
+    """What to say of each rewrite that occurs in no method; a part of a slice need not have all."""
+    if recipe.partial or not recipe.rewrites:
+        return []
+    found = list(declared)
+    matched = {text for one in found for text in one.matched}
+    refused = {
+        refusal.message.partition("`")[2].partition("`")[0] for one in found for refusal in one.refusals
+    }
+    missing = [spec.before for spec in recipe.rewrites if spec.before not in matched | refused]
+    if not missing:
+        return []
+    said = {text for one in found for text in _expressions(one.moving)}
+    return [f"rewrites: no moved method says {text}{near(text, said)}" for text in missing]
+
+
+def _expressions(moving: Moving) -> Iterator[str]:
+    """The expressions on self in a method, as a recipe would spell them."""
+    owner = moving.facts.self_name
+    for node in ast.walk(moving.node):
+        if isinstance(node, ast.Attribute | ast.Call):
+            names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
+            if any(name.id == owner for name in names) and len(names) <= 2:
+                text = ast.unparse(node)
+                yield text if owner == "self" else re.sub(rf"\b{owner}\b", "self", text)
+
+
+def declare(source: Source, moving: Moving, recipe: Recipe) -> Declared:
+    """Apply the rules of a recipe to one method."""
+    found = rules(recipe)
+    if not found or moving.facts.self_name is None:
+        return Declared(moving, (), (), Counter(), ())
+    finder = _Finder(source, moving, found)
+    node = copy.copy(moving.node)
+    node.body = [finder.visit(copy_tree(statement)) for statement in node.body]  # type: ignore[misc]
+    if not finder.matched:
+        return Declared(moving, (), (), Counter(), tuple(finder.refusals))
+    left = dataclasses.replace(
+        moving, method=dataclasses.replace(moving.method, node=node), facts=method_facts(node)
+    )
+    handles = dict.fromkeys(rule.handle for rule in found)
+    uses = [(handle, use) for handle in handles for use in name_uses(node, mark(handle))]
+    return Declared(left, tuple(finder.edits), tuple(uses), finder.matched, tuple(finder.refusals))
+
+
+class _Finder(ast.NodeTransformer):
+    """Put marks in place of the declared expressions, largest first."""
+
+    def __init__(self, source: Source, moving: Moving, found: Iterable[Rule]) -> None:
+        self._source = source
+        self._label = moving.label
+        self._self = moving.facts.self_name or ""
+        self._rules: dict[type[ast.expr], list[Rule]] = {}
+        for rule in found:
+            self._rules.setdefault(type(rule.pattern), []).append(rule)
+        self.edits: list[LineEdit] = []
+        self.matched: Counter[str] = Counter()
+        self.refusals: list[Refusal] = []
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        rule = self._rule(node) if isinstance(node, ast.expr) else None
+        if isinstance(node, ast.expr) and rule is not None and self._made(rule, node):
+            marked: ast.expr = ast.Name(mark(rule.handle), ast.Load())
+            for member in rule.members:
+                marked = ast.Attribute(ast.copy_location(marked, node), member, ast.Load())
+            return ast.copy_location(marked, node)
+        result: ast.AST = super().visit(node)
+        return result
+
+    def _rule(self, node: ast.expr) -> Rule | None:
+        found = (rule for rule in self._rules.get(type(node), ()) if _same(rule.pattern, node, self._self))
+        return next(found, None)
+
+    def _made(self, rule: Rule, node: ast.expr) -> bool:
+        """Note the edit of one match; False where it is left as it is."""
+        assert node.end_col_offset is not None
+        if node.lineno != node.end_lineno:
+            if not rule.optional:
+                message = f"`{rule.text}` is spread over several lines"
+                self.refusals.append(Refusal("MG018", self._label, node.lineno, message))
+            return False
+        line = self._source.lines[node.lineno - 1]
+        text = line[node.col_offset : node.end_col_offset]
+        if not _spells(text, node):
+            message = f"the place of `{rule.text}` inside a string is not exact on this Python"
+            self.refusals.append(Refusal("MG018", self._label, node.lineno, message))
+            return False
+        after = ".".join((f"{self._self}._{rule.handle}", *rule.members)).encode()
+        following = line[node.end_col_offset : node.end_col_offset + 1]
+        after += b" " if following.isalnum() or following == b"_" else b""
+        self.edits.append(LineEdit(node.lineno, node.col_offset, len(text), after))
+        self.matched[rule.text] += 1
+        return True
+
+    def _scope(self, node: ast.AST) -> ast.AST:
+        arguments = getattr(node, "args", None)
+        if isinstance(arguments, ast.arguments) and self._self in parameters(arguments):
+            # Another self inside; what is evaluated outside still is ours.
+            arguments.defaults = [self.visit(part) for part in arguments.defaults]  # type: ignore[misc]
+            arguments.kw_defaults = [part and self.visit(part) for part in arguments.kw_defaults]  # type: ignore[misc]
+            decorators = getattr(node, "decorator_list", [])
+            decorators[:] = [self.visit(part) for part in decorators]
+            return node
+        return self.generic_visit(node)
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = _scope
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        node.target = self.visit(node.target)  # type: ignore[assignment]
+        node.value = node.value and self.visit(node.value)  # type: ignore[assignment]
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        return node
+
+
+def _same(pattern: object, node: object, owner: str) -> bool:
+    """Structural equality, with `owner` for the pattern's `self`."""
+    if isinstance(pattern, ast.Name) and pattern.id == "self":
+        return isinstance(node, ast.Name) and node.id == owner and isinstance(node.ctx, ast.Load)
+    if isinstance(pattern, ast.AST):
+        return type(pattern) is type(node) and all(
+            _same(value, getattr(node, field, None), owner)
+            for field, value in ast.iter_fields(pattern)
+            if field != "kind"
+        )
+    if isinstance(pattern, list):
+        return (
+            isinstance(node, list)
+            and len(pattern) == len(node)
+            and all(_same(one, other, owner) for one, other in zip(pattern, node, strict=True))
+        )
+    return type(pattern) is type(node) and pattern == node
+
+
+def _spells(text: bytes, node: ast.expr) -> bool:
+    """True where the bytes at the place of a node are the node."""
+    try:
+        return ast.dump(ast.parse(text.decode(), mode="eval").body) == ast.dump(node)
+    except (SyntaxError, ValueError):
+        return False
+
+
+def chain_source(text: str, owner: str) -> str:
+    """A chain of a recipe with another name for self."""
+    return ".".join((owner, *links(text)))
+
+
+def calls_on(node: ast.AST, handle: str) -> Iterator[ast.Call]:
+    """Calls of a member of a handle in a tree of `Declared.moving`."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+            if isinstance(part.func.value, ast.Name) and part.func.value.id == mark(handle):
+                yield part

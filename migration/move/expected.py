@@ -1,0 +1,151 @@
+"""The declared expressions of a recipe made in the original tree, for the proof to compare with.
+
+Written apart from `declared`, which edits bytes: here an expression is told by how `ast.unparse` spells it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+
+from migration.patterns import expression, links
+from migration.recipe import Recipe
+
+
+class Expressions(ast.NodeTransformer):
+    """Put the handles of a recipe into a tree; `counts` says how often, by (from, to).
+
+    A handle that is the worker itself stays `self`, as the other side of the comparison has it.
+    """
+
+    def __init__(self, recipe: Recipe, owner: str | None) -> None:
+        self._owner = owner
+        handles = {handle.name: handle for handle in recipe.handles}
+        self._rules: dict[str, tuple[str, tuple[str, ...], bool]] = {}
+        for handle in recipe.handles:
+            for text in handle.expressions:
+                self._rules[self._spelled(text)] = (f"self._{handle.name}", (f"_{handle.name}",), True)
+        for spec in recipe.rewrites:
+            own = handles.get(spec.handle)
+            path = spec.members if own is None or own.is_worker else (f"_{spec.handle}", *spec.members)
+            to = ".".join((f"self._{spec.handle}", *spec.members))
+            self._rules[self._spelled(spec.before)] = (to, path, False)
+        self._from = {self._spelled(text): text for text in self._texts(recipe)}
+        self._kinds = {type(expression(text)) for text in self._texts(recipe)}
+        self.counts: Counter[tuple[str, str]] = Counter()
+
+    @staticmethod
+    def _texts(recipe: Recipe) -> list[str]:
+        chains = [text for handle in recipe.handles for text in handle.expressions]
+        return [*chains, *(spec.before for spec in recipe.rewrites)]
+
+    @property
+    def is_needed(self) -> bool:
+        return bool(self._rules) and self._owner is not None
+
+    def _spelled(self, text: str) -> str:
+        tree = expression(text)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id == "self":
+                node.id = self._owner or "self"
+        return ast.unparse(tree)
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if type(node) in self._kinds and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            spelled = _unparsed(node)
+            rule = self._rules.get(spelled)
+            if rule is not None and not (rule[2] and _lines(node) > 1):
+                to, path, _ = rule
+                self.counts[self._from[spelled], to] += 1
+                made: ast.expr = ast.Name(self._owner or "", ast.Load())
+                for link in path:
+                    made = ast.Attribute(made, link, ast.Load())
+                return made
+        result: ast.AST = super().visit(node)
+        return result
+
+    def _scope(self, node: ast.AST) -> ast.AST:
+        arguments = getattr(node, "args", None)
+        if isinstance(arguments, ast.arguments):
+            names = {child.arg for child in ast.walk(arguments) if isinstance(child, ast.arg)}
+            if self._owner in names:
+                arguments.defaults = [self.visit(part) for part in arguments.defaults]  # type: ignore[misc]
+                arguments.kw_defaults = [part and self.visit(part) for part in arguments.kw_defaults]  # type: ignore[misc]
+                decorators = getattr(node, "decorator_list", [])
+                decorators[:] = [self.visit(part) for part in decorators]
+                return node
+        return self.generic_visit(node)
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = _scope
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        node.target = self.visit(node.target)  # type: ignore[assignment]
+        node.value = node.value and self.visit(node.value)  # type: ignore[assignment]
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        return node
+
+
+def _unparsed(node: ast.AST) -> str:
+    """ "" for what Python cannot spell (an f-string with too many kinds of quotes): no recipe can either."""
+    try:
+        return ast.unparse(node)
+    except ValueError:
+        return ""
+
+
+def _lines(node: ast.AST) -> int:
+    return int(getattr(node, "end_lineno", 0)) - int(getattr(node, "lineno", 0)) + 1
+
+
+def held(recipe: Recipe) -> frozenset[str]:
+    """Attributes of the handler that hold another object than the worker."""
+    return frozenset(f"_{handle.name}" for handle in recipe.handles if not handle.is_worker)
+
+
+def wiring_faults(recipe: Recipe, handler: ast.ClassDef) -> list[str]:
+    """What the constructor, `for_worker` and the getters of the handler do otherwise than the recipe says."""
+    found = {node.name: node for node in handler.body if isinstance(node, ast.FunctionDef)}
+    start, factory = found.get("__init__"), found.get("for_worker")
+    specs = {handle.name: handle for handle in recipe.handles}
+    if factory is None:
+        return ["it has no for_worker"]
+    taken = [arg.arg for arg in start.args.kwonlyargs] if start is not None else []
+    unknown = [name for name in taken if name not in specs]
+    if unknown:
+        return [f"the constructor takes {', '.join(unknown)}, which the recipe does not have"]
+    wanted = ["cls(" + ", ".join(f"{name}={_made(recipe, name)}" for name in taken) + ")"]
+    wanted[0] = f"return {wanted[0]}"
+    adapters = sorted({specs[name].adapter for name in taken} - {""})
+    imports = [f"from {a.partition(':')[0]} import {a.partition(':')[2].partition('.')[0]}" for a in adapters]
+    body = factory.body[1 if ast.get_docstring(factory) is not None else 0 :]
+    faults = []
+    if [ast.unparse(statement) for statement in body] != [*imports, *wanted]:
+        faults.append("for_worker does not make the handles as the recipe says")
+    if [ast.unparse(d) for d in factory.decorator_list] != ["classmethod"]:
+        faults.append("for_worker is no class method")
+    read = [name for name in taken if specs[name].expressions and not specs[name].adapter]
+    stores = [f"self._read_{n} = {n}" if n in read else f"self._{n} = {n}" for n in taken]
+    if start is not None and [ast.unparse(statement) for statement in start.body] != stores:
+        faults.append("the constructor does not keep its handles as they came")
+    for name in read:
+        getter = found.get(f"_{name}")
+        body = getter.body[1 if ast.get_docstring(getter) is not None else 0 :] if getter is not None else []
+        if [ast.unparse(part) for part in body] != [f"return self._read_{name}()"] or (
+            getter is not None and [ast.unparse(d) for d in getter.decorator_list] != ["property"]
+        ):
+            faults.append(f"self._{name} is not read at each use")
+    return faults
+
+
+def _made(recipe: Recipe, name: str) -> str:
+    spec = next(handle for handle in recipe.handles if handle.name == name)
+    prefix = f"_{recipe.source_class.lstrip('_')}"
+    place = "worker"
+    for link in links(spec.expressions[0]) if spec.expressions else ():
+        private = link.startswith("__") and not link.endswith("__") and recipe.source_class.strip("_")
+        place += f".{prefix}{link}" if private else f".{link}"
+    if spec.adapter:
+        return f"{spec.adapter.partition(':')[2]}(lambda: {place})"
+    return f"lambda: {place}" if spec.expressions else place

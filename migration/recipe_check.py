@@ -1,0 +1,261 @@
+"""The entries that a recipe may have, and everything that is wrong with one, with lines."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from itertools import combinations
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from migration.patterns import PatternError, RewriteSpec, contains, expression, links, mentions_self, normal
+from migration.toml_lines import key_lines, line_of
+
+SCHEMA: Final = 1
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+#: Table -> entry -> its type; a `?` after the name of an entry: it may be left out.
+TABLES: Final[dict[str, dict[str, type]]] = {
+    "": {
+        "schema": int,
+        "name": str,
+        "source": dict,
+        "target": dict,
+        "handles?": list,
+        "rewrites?": list,
+        "planned?": dict,
+        "gate?": dict,
+        "port?": dict,
+    },
+    "source": {
+        "file": str,
+        "class": str,
+        "section?": str,
+        "methods?": list,
+        "stays?": list,
+        "decorators?": list,
+        "import_root?": str,
+    },
+    "target": {"file": str, "class": str, "late_bound?": list, "siblings?": str, "docstrings?": bool},
+    "handles": {
+        "name": str,
+        "protocol": str,
+        "doc": str,
+        "attributes?": list,
+        "rest?": bool,
+        "expressions?": list,
+        "adapter?": str,
+    },
+    "rewrites": {"from": str, "to": str},
+    "planned": {"bodies": dict},
+    "gate": {"prefix?": str, "effects?": dict, "taped?": list},
+    "port": {"budget?": int},
+}
+
+
+class Problems:
+    """What is wrong with one recipe, in the order in which it was found."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._found: list[tuple[str, str]] = []
+
+    def add(self, path: str, message: str) -> None:
+        if (path, message) not in self._found:
+            self._found.append((path, message))
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def __str__(self) -> str:
+        """All of them in the order of the lines."""
+        lines = key_lines(self._text)
+        placed = sorted((line_of(path, lines), index) for index, (path, _) in enumerate(self._found))
+        shown = []
+        for line, index in placed:
+            path, message = self._found[index]
+            shown.append((f"line {line}: " if line else "") + f"{path}: {message}")
+        return "; ".join(shown)
+
+
+def problems(text: str, data: Mapping[str, Any]) -> Problems:
+    """Everything that is wrong with a recipe whose TOML is well formed."""
+    found = Problems(text)
+    checker = _Checker(data, found)
+    checker.entries()
+    if not found:
+        checker.values()
+    if not found:
+        checker.handles()
+    if not found:
+        checker.rewrites()
+    return found
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """ ", did you mean x?" where something is close."""
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f", did you mean {close[0]}?" if close else ""
+
+
+class _Checker:
+    def __init__(self, data: Mapping[str, Any], found: Problems) -> None:
+        self.data = data
+        self.add = found.add
+
+    def entries(self) -> None:
+        """Names and types of all entries."""
+        self._table(self.data, "", "")
+        for name in TABLES:
+            part = self.data.get(name)
+            if name and isinstance(part, dict):
+                self._table(part, name, f"{name}.")
+            elif name and isinstance(part, list):
+                for index, item in enumerate(part):
+                    if isinstance(item, dict):
+                        self._table(item, name, f"{name}[{index}].")
+                    else:
+                        self.add(f"{name}[{index}]", "must be a table")
+
+    def _table(self, table: Mapping[str, Any], schema: str, where: str) -> None:
+        known = {key.rstrip("?"): kind for key, kind in TABLES[schema].items()}
+        for key in table.keys() - known.keys():
+            self.add(f"{where}{key}", f"unknown entry{near(key, known)}")
+        for key, kind in known.items():
+            if key not in table:
+                if f"{key}?" not in TABLES[schema]:
+                    self.add(f"{where}{key}", "missing")
+            elif type(table[key]) is not kind:
+                self.add(f"{where}{key}", f"must be {kind.__name__}, is {table[key]!r}")
+            elif kind is list and schema and not all(isinstance(item, str) for item in table[key]):
+                self.add(f"{where}{key}", "must be a list of strings")
+
+    def values(self) -> None:
+        data = self.data
+        if data["schema"] != SCHEMA:
+            self.add("schema", f"this version reads schema {SCHEMA}, not {data['schema']}")
+        for method, digest in data.get("planned", {"bodies": {}})["bodies"].items():
+            if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+                self.add(f"planned.bodies.{method}", "must be a SHA-256 in hexadecimal")
+        for index, handle in enumerate(data.get("handles", ())):
+            self._identifier(f"handles[{index}].name", handle["name"])
+            self._identifier(f"handles[{index}].protocol", handle["protocol"])
+        for table in ("source", "target"):
+            self._path(f"{table}.file", data[table]["file"])
+            self._identifier(f"{table}.class", data[table]["class"])
+        for method, effect in data.get("gate", {}).get("effects", {}).items():
+            if effect not in ("pure", "isolated") and not str(effect).startswith("skip: "):
+                self.add(f"gate.effects.{method}", "must be 'pure', 'isolated' or 'skip: <reason>'")
+        if bool(data["source"].get("section")) == bool(data["source"].get("methods")):
+            self.add("source", "either `section` (a banner) or `methods` (names) must be given")
+        if data["target"].get("siblings", "worker") not in ("worker", "handler"):
+            self.add("target.siblings", "must be 'worker' or 'handler'")
+
+    def _identifier(self, where: str, value: str) -> None:
+        if not value.isidentifier():
+            self.add(where, f"{value!r} is not a Python name")
+
+    def _path(self, where: str, value: str) -> None:
+        path = PurePosixPath(value)
+        parts = path.with_suffix("").parts
+        if path.suffix != ".py" or path.is_absolute() or not all(part.isidentifier() for part in parts):
+            self.add(where, f"{value!r} must be a relative path of an importable .py file")
+
+    def handles(self) -> None:
+        handles = self.data.get("handles", ())
+        rests = [index for index, handle in enumerate(handles) if handle.get("rest", False)]
+        if len(rests) > 1:
+            self.add(f"handles[{rests[1]}].rest", "only one may have `rest = true`")
+        self._once("name")
+        self._once("protocol")
+        owners: dict[str, str] = {}
+        for index, handle in enumerate(handles):
+            where = f"handles[{index}]"
+            for attribute in handle.get("attributes", ()):
+                if attribute in owners:
+                    message = f"{attribute} is listed by {owners[attribute]} and {handle['name']}"
+                    self.add(f"{where}.attributes", message)
+                owners[attribute] = handle["name"]
+            own_object = [key for key in ("expressions", "adapter") if handle.get(key)]
+            seen = [key for key in ("attributes", "rest") if handle.get(key)]
+            if own_object and seen:
+                message = (
+                    f"a handle with `{seen[0]}` is the worker, one with `{own_object[0]}` another object"
+                )
+                self.add(f"{where}.{own_object[0]}", message)
+            for text in handle.get("expressions", ()):
+                self._try(f"{where}.expressions", links, text)
+            if handle.get("adapter"):
+                self._dotted(f"{where}.adapter", handle["adapter"])
+        self._expressions_once()
+        if self.data["target"]["class"] in {handle["protocol"] for handle in handles}:
+            self.add("target.class", "also the name of a protocol")
+
+    def _once(self, key: str) -> None:
+        seen: set[str] = set()
+        for index, handle in enumerate(self.data.get("handles", ())):
+            if handle[key] in seen:
+                self.add(f"handles[{index}].{key}", f"{key} {handle[key]} is used twice")
+            seen.add(handle[key])
+
+    def _expressions_once(self) -> None:
+        owners: dict[str, str] = {}
+        for index, handle in enumerate(self.data.get("handles", ())):
+            for text in handle.get("expressions", ()):
+                if text in owners:
+                    message = f"{text} belongs to {owners[text]} already"
+                    self.add(f"handles[{index}].expressions", message)
+                owners[text] = handle["name"]
+
+    def _dotted(self, where: str, value: str) -> None:
+        module, colon, name = value.partition(":")
+        if not colon or not all(part.isidentifier() for part in (*module.split("."), *name.split("."))):
+            self.add(where, f"{value!r} must be `package.module:Name`")
+
+    def _try(self, where: str, read: Callable[[str], object], text: str) -> bool:
+        try:
+            read(text)
+        except PatternError as error:
+            self.add(where, str(error))
+            return False
+        return True
+
+    def rewrites(self) -> None:
+        """Each must be readable; no two may claim the same code."""
+        handles = self.data.get("handles", ())
+        names = [handle["name"] for handle in handles]
+        names += [] if any(handle.get("rest") for handle in handles) else ["host"]
+        expressions = [text for handle in handles for text in handle.get("expressions", ())]
+        good: list[tuple[int, str]] = []
+        for index, entry in enumerate(self.data.get("rewrites", ())):
+            where = f"rewrites[{index}]"
+            readable = self._try(f"{where}.from", expression, entry["from"])
+            if readable and not mentions_self(expression(entry["from"])):
+                self.add(f"{where}.from", f"{entry['from']!r} does not mention self")
+                readable = False
+            if self._try(f"{where}.to", links, entry["to"]):
+                self._target(f"{where}.to", links(entry["to"]), names)
+            if readable:
+                good.append((index, entry["from"]))
+        for (_, one), (index, other) in combinations(good, 2):
+            if contains(one, other) or contains(other, one):
+                self.add(f"rewrites[{index}].from", f"it overlaps with {one!r}")
+        for index, text in good:
+            for chain in expressions:
+                if contains(chain, text):
+                    self.add(f"rewrites[{index}].from", f"it overlaps with the handle expression {chain!r}")
+
+    def _target(self, where: str, parts: tuple[str, ...], names: list[str]) -> None:
+        if parts[0] not in names:
+            self.add(where, f"no handle is called {parts[0]}{near(parts[0], names)}")
+        elif len(parts) == 1:
+            self.add(where, f"it must name a member of the handle: self.{parts[0]}.<member>")
+        if any(part.startswith("__") and not part.endswith("__") for part in parts):
+            self.add(where, "a private name cannot be reached from the handler")
+
+
+def rewrite_spec(entry: Mapping[str, str]) -> RewriteSpec:
+    """The `from` keeps its spelling, so that folding back gives it; one of several lines has none to keep."""
+    before = entry["from"].strip()
+    return RewriteSpec(normal(before) if "\n" in before else before, normal(entry["to"]))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import signal
 import sys
 from collections.abc import Sequence
@@ -40,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     # Loaded only now, so that --help and usage errors stay quick.
     from migration.errors import MigrationError
 
+    # A run makes a million small objects that live to its end: looking for garbage among them is in vain.
+    gc.set_threshold(200_000, 20, 100)
     try:
         sys.exit(import_module(f"migration.commands.{arguments.command}").run(arguments))
     except MigrationError as error:

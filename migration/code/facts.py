@@ -214,3 +214,24 @@ def own_scope(node: FunctionNode) -> Iterator[ast.AST]:
         yield current
         if not isinstance(current, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
             stack.extend(ast.iter_child_nodes(current))
+
+
+def statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """Every statement below `node`, in no particular order; expressions are not entered."""
+    stack: list[ast.AST] = [node]
+    while stack:
+        current = stack.pop()
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            children = getattr(current, field, None)
+            if isinstance(children, list):
+                stack += children
+                yield from (child for child in children if isinstance(child, ast.stmt))
+
+
+def facts_of_name(node: FunctionNode, name: str) -> MethodFacts:
+    """Facts of one definition about another name as if it were self: an alias such as `worker = self`."""
+    visitor = _Visitor(name)
+    for statement in node.body:
+        visitor.visit(statement)
+    uses = tuple(sorted(visitor.uses, key=lambda use: (use.line, use.column)))
+    return MethodFacts(name, uses, tuple(visitor.nested), (), ())

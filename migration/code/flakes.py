@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
 from pyflakes import checker, messages
+
+from migration.code.source import read_source
 
 _KINDS = (
     messages.UndefinedName,
@@ -32,5 +33,5 @@ class Flake:
 @lru_cache(maxsize=8)
 def flakes(data: bytes, path: str) -> Counter[Flake]:
     """Findings of one file. The counter is shared between callers: do not change it."""
-    found = checker.Checker(ast.parse(data), filename=path).messages
+    found = checker.Checker(read_source(path, data).tree, filename=path).messages
     return Counter(Flake(type(m).__name__, str(m.message_args[0])) for m in found if isinstance(m, _KINDS))

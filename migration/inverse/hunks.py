@@ -21,13 +21,23 @@ class Hunk:
 def difference(old: Sequence[str], new: Sequence[str]) -> tuple[Hunk, ...]:
     """What has to be done to `old` to make it `new`."""
     found: list[Hunk] = []
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    for kind, start, end, new_start, new_end in matcher.get_opcodes():
+    head = _common(old, new)
+    tail = _common(old[head:][::-1], new[head:][::-1])
+    middle, other = old[head : len(old) - tail], new[head : len(new) - tail]
+    matcher = difflib.SequenceMatcher(None, middle, other, autojunk=False)
+    for kind, *bounds in matcher.get_opcodes():
         if kind != "equal":
+            start, end, new_start, new_end = (bound + head for bound in bounds)
             before = old[start - 1] if start else None
             after = old[end] if end < len(old) else None
             found.append(Hunk(start, before, tuple(old[start:end]), tuple(new[new_start:new_end]), after))
     return tuple(found)
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many lines two texts share at their start."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def apply(lines: Sequence[str], hunks: Sequence[Hunk]) -> tuple[list[str], tuple[Hunk, ...]]:

@@ -23,7 +23,14 @@ from migration.move.body import body_edits, super_calls
 from migration.move.declared import Declared, declare, unmatched
 from migration.move.handler_module import handler_text, import_lines
 from migration.move.moving import Moving, decide, is_overload, mangled, moved_name
-from migration.move.names import ImportName, ImportPlan, ModuleNames, needed_names, plan_imports
+from migration.move.names import (
+    ImportName,
+    ImportPlan,
+    ModuleNames,
+    annotation_names,
+    needed_names,
+    plan_imports,
+)
 from migration.move.orphans import remove_orphans
 from migration.move.planned import changed_since
 from migration.move.proof import Proof, Result, prove
@@ -293,7 +300,13 @@ class _Cut:
         stubs = [self._stub(one) for one in self.moving]
         cut = apply_edits(source.data, [*stubs, self._import_edit()])
         worker, removed, notes = remove_orphans(
-            lambda: self._mentions, recipe, source, cut, imports.runtime, imports.lazy_names
+            lambda: self._mentions,
+            recipe,
+            source,
+            cut,
+            imports.runtime,
+            imports.lazy_names,
+            self._moved_words,
         )
         changes = [FileChange(recipe.target_file, None, handler), *self._packages()]
         changes.append(FileChange(recipe.source_file, source.raw, source.restore(worker)))
@@ -393,6 +406,12 @@ class _Cut:
         """Imported names that other files, tests say, replace in the worker module."""
         imported = {name for name, found in self.names.bindings.items() if any(b.imported for b in found)}
         return self._mentions.replaced(imported).keys()
+
+    @cached_property
+    def _moved_words(self) -> frozenset[str]:
+        """Names that the moved definitions mention."""
+        named = {n.id for one in self.moving for n in ast.walk(one.node) if isinstance(n, ast.Name)}
+        return frozenset(named | {name for one in self.moving for name in annotation_names(one.node)})
 
     @cached_property
     def _mentions(self) -> Mentions:

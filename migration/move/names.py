@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from migration.code.facts import dotted
+from migration.code.facts import dotted, statements
 from migration.code.source import Source
 from migration.code.structure import FunctionNode
 from migration.code.tree import Tree
@@ -82,7 +82,7 @@ class ModuleNames:
         self._collect(source.tree.body, "plain")
         self._body = source.tree.body
         self.rebound = frozenset(
-            name for node in ast.walk(source.tree) if isinstance(node, ast.Global) for name in node.names
+            name for node in statements(source.tree) if isinstance(node, ast.Global) for name in node.names
         )
 
     def _add(self, name: str, binding: Binding) -> None:

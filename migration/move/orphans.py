@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Mapping
 
-from migration.code.flakes import flakes
-from migration.code.source import Edit, Source, apply_edits
+from migration.code.source import Edit, Source, apply_edits, read_source
 from migration.move.names import ImportName
 from migration.move.usage import Mentions
 from migration.recipe import Recipe
@@ -19,6 +19,7 @@ def remove_orphans(
     cut: bytes,
     runtime: Collection[ImportName],
     lazy: Collection[str],
+    moved_names: Collection[str],
 ) -> tuple[bytes, tuple[str, ...], tuple[str, ...]]:
     """(worker bytes, names removed, notes on the names kept).
 
@@ -26,38 +27,31 @@ def remove_orphans(
     the worker mentions the name, when it is conditional or shares its line with anything, or when
     only its side effect would be lost (the handler does not run it).
     """
-    known = flakes(before.data, before.path)
-    unused = {flake.name for flake in (flakes(cut, before.path) - known) if flake.kind == "UnusedImport"}
-    source = Source(before.path, cut)
+    source = read_source(before.path, cut)
     candidates = {
-        _flake_name(node, alias): (node, alias)
+        alias.asname or alias.name: (node, alias)
         for node in source.tree.body
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
     }
-    bound = {
-        name: candidates[name][1].asname or candidates[name][1].name for name in unused & candidates.keys()
-    }
-    elsewhere = mentions().borrowed(set(bound.values())) if bound else {}
+    unused = _unused(source, candidates, set(moved_names))
+    elsewhere = mentions().borrowed(unused) if unused else {}
     moved = {item.bound for item in runtime}
     doomed: dict[ast.stmt, list[ast.alias]] = {}
     removed: list[str] = []
     notes: list[str] = []
-    for name in sorted(unused):
+    for local in sorted(unused):
         reason = None
-        local = bound.get(name, name)
         if local in lazy:
             continue
-        if name not in candidates:
-            reason = "its import is conditional"
-        elif local in elsewhere:
+        if local in elsewhere:
             reason = f"{elsewhere[local]} may take it from there"
         elif local.partition(".")[0] not in moved:
             reason = "the handler does not run this import"
-        elif not _stands_alone(source, candidates[name][0]):
+        elif not _stands_alone(source, candidates[local][0]):
             reason = "the import shares its lines with something else"
         if reason is None:
-            node, alias = candidates[name]
+            node, alias = candidates[local]
             doomed.setdefault(node, []).append(alias)
             removed.append(local)
         else:
@@ -66,14 +60,29 @@ def remove_orphans(
     return apply_edits(cut, edits), tuple(removed), tuple(notes)
 
 
-def _flake_name(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:
-    """The name under which pyflakes reports an unused import."""
-    prefix = ""
-    if isinstance(node, ast.ImportFrom):
-        prefix = "." * node.level + (node.module or "")
-        prefix += "" if prefix.endswith(".") else "."
-    renamed = f" as {alias.asname}" if alias.asname and alias.asname != alias.name else ""
-    return f"{prefix}{alias.name}{renamed}"
+def _unused(
+    source: Source, candidates: Mapping[str, tuple[ast.stmt, ast.alias]], moved_names: Collection[str]
+) -> set[str]:
+    """Imports that moved code used and that nothing in the file mentions any more, comments aside."""
+    wanted = {local for local in candidates if local.partition(".")[0] in moved_names}
+    if not wanted:
+        return wanted
+    taken: set[int] = set()
+    for node, _ in candidates.values():
+        taken.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    comments = {comment.line: comment.text.encode() for comment in source.comments}
+    words = b"|".join(re.escape(local.partition(".")[0].encode()) for local in sorted(wanted))
+    used: set[bytes] = set()
+    for match in re.finditer(rb"\b(?:%b)\b" % words, source.data):
+        if match[0] in used:
+            continue
+        number, _ = source.place(match.start())
+        line = source.lines[number - 1]
+        code = line.replace(comments.get(number, b"\0"), b"")
+        importing = number in taken or line.lstrip().startswith((b"from ", b"import "))
+        if not importing and re.search(rb"\b%b\b" % re.escape(match[0]), code):
+            used.add(match[0])
+    return {local for local in wanted if local.partition(".")[0].encode() not in used}
 
 
 def _stands_alone(source: Source, node: ast.stmt) -> bool:

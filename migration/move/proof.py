@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from migration.code.facts import is_static, own_scope
-from migration.code.flakes import flakes
+from migration.code.flakes import Flake, flakes
 from migration.code.source import Source, read_source
 from migration.code.structure import ClassOutline, FunctionNode, Method, outline
 from migration.errors import MigrationError, Refusal
@@ -261,12 +261,14 @@ def _name_delta(
     recipe: Recipe, before: Source, moved: Sequence[Moving], worker: bytes, handler: bytes
 ) -> list[Refusal]:
     """No undefined or unused name that was not there before, imports that are kept on purpose excepted."""
-    old = flakes(before.data, recipe.source_file)
-    kept = flakes(worker, recipe.source_file) - old
-    new = flakes(handler, recipe.target_file) - (old - flakes(worker, recipe.source_file))
-    for flake in list(kept):
-        if flake.kind in ("UnusedImport", "RedefinedWhileUnused"):
-            del kept[flake]  # a removal was considered and declined: see remove_orphans
+    # A removal of an import was considered and declined: see remove_orphans.
+    declined = ("UnusedImport", "RedefinedWhileUnused")
+    kept = Counter({f: n for f, n in flakes(worker, recipe.source_file).items() if f.kind not in declined})
+    new = flakes(handler, recipe.target_file)
+    # Two clean files need no comparison with what was there before, and the check is the longest of all.
+    old = flakes(before.data, recipe.source_file) if kept or new else Counter[Flake]()
+    kept = kept - old
+    new = new - (old - flakes(worker, recipe.source_file))
     refusals = [Refusal("MG203", recipe.source_file, 0, f"{f.kind}: {f.name}") for f in sorted(kept)]
     for flake in sorted(new):
         if flake.kind == "UndefinedName" and flake in old:

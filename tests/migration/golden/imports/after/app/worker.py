@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os.path
 import os as _os
 from collections import (
 	defaultdict,

@@ -1,0 +1,145 @@
+"""`migrate` as a whole process against the tools it is measured by, in the same run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from benchmarks.monolith import CLASS, monolith, ten_methods
+
+ROUNDS = 5
+RECIPE = """\
+schema = 1
+name = "ten"
+[source]
+file = "app/worker.py"
+class = "{name}"
+methods = [{methods}]
+[target]
+file = "app/handler.py"
+class = "TenMethods"
+"""
+#: A command line as small as typer makes it, without rich help.
+BARE_TYPER = """\
+import typer
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
+def one(file: str) -> None:
+    "The first command."
+
+
+@app.command()
+def two(file: str) -> None:
+    "The second command."
+
+
+app()
+"""
+LIBCST_CONFIG = """\
+generated_code_marker: '@gen'
+formatter: ['cat']
+blacklist_patterns: []
+modules: ['libcst.codemod.commands']
+repo_root: '.'
+"""
+
+
+def run(*command: object, cwd: Path) -> None:
+    done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def peak_megabytes(command: Sequence[object], cwd: Path) -> float:
+    """Peak resident memory of one run, measured by the child itself after it has done its work."""
+    script = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, capture_output=True); "
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, command)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(done.stdout)
+
+
+def best(action: Callable[[], None], rounds: int = ROUNDS) -> float:
+    """Seconds of the fastest of some runs."""
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a class of 7,000 lines and a recipe for ten of its methods."""
+    root = tmp_path_factory.mktemp("project")
+    text = monolith(7000)
+    (root / "app").mkdir()
+    (root / "app" / "__init__.py").write_text("", encoding="utf-8")
+    (root / "app" / "worker.py").write_text(text, encoding="utf-8")
+    methods = ", ".join(f'"{name}"' for name in ten_methods(text))
+    (root / "ten.toml").write_text(RECIPE.format(name=CLASS, methods=methods), encoding="utf-8")
+    (root / ".libcst.codemod.yaml").write_text(LIBCST_CONFIG, encoding="utf-8")
+    return root
+
+
+def test_port_and_verify_of_ten_methods_against_a_bare_rename_by_libcst(project: Path, benchmark):
+    """Bar: at least ten times faster than `libcst.tool codemod rename` on the same file."""
+    migrate = Path(sys.executable).with_name("migrate")
+    port = (migrate, "port", "ten.toml", "--cut", "--check")
+
+    def ours() -> None:
+        done = subprocess.run([*map(str, port)], cwd=project, capture_output=True, text=True, check=False)
+        assert done.returncode == 1 and "would move 10 methods" in done.stdout, done.stdout + done.stderr
+
+    benchmark.pedantic(ours, rounds=ROUNDS)
+    rename = ("--old_name", "app.worker.math", "--new_name", "app.worker.maths")
+    theirs = best(
+        lambda: run(
+            sys.executable,
+            "-m",
+            "libcst.tool",
+            "codemod",
+            "rename.RenameCommand",
+            "-j",
+            1,
+            *rename,
+            "app/worker.py",
+            cwd=project,
+        ),
+        rounds=2,
+    )
+    own = benchmark.stats.stats.min
+    benchmark.extra_info |= {"libcst_rename_s": round(theirs, 2), "ratio": round(theirs / own, 1)}
+    script = "import sys; from migration.cli import main\ntry: main(sys.argv[1:])\nexcept SystemExit: pass"
+    memory = peak_megabytes((sys.executable, "-c", script, *port[1:]), project)
+    print(
+        f"\nport + verify {own:.2f} s, {memory:.0f} MB; libcst rename {theirs:.1f} s; ratio {theirs / own:.1f}"
+    )
+    assert theirs / own >= 10
+
+
+def test_help_against_a_bare_typer_application(tmp_path: Path, benchmark):
+    """Bar: at most 1.5 times a two-command typer application without rich help."""
+    (tmp_path / "bare.py").write_text(BARE_TYPER, encoding="utf-8")
+    migrate = Path(sys.executable).with_name("migrate")
+    benchmark.pedantic(lambda: run(migrate, "--help", cwd=tmp_path), rounds=10)
+    bare = best(lambda: run(sys.executable, "bare.py", "--help", cwd=tmp_path), rounds=10)
+    own = benchmark.stats.stats.min
+    benchmark.extra_info |= {"typer_s": round(bare, 3), "ratio": round(own / bare, 2)}
+    print(f"\nmigrate --help {own:.3f} s; bare typer {bare:.3f} s; ratio {own / bare:.2f}")
+    assert own / bare <= 1.5

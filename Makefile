@@ -40,8 +40,9 @@ deletions: setup
 wild: setup
 	@echo "==> public packages into out/wild (240 MB the first time), then what migrate makes of them"
 	@$(BIN)/python -m wild.fetch
-	@rm -rf out/wild/*.md out/wild/corpus
-	@$(PYTEST) tests/wild -m "wild" -n 2 --dist worksteal $(ARGS); status=$$?; $(BIN)/python -m wild.moves || status=1; cat out/wild/suites.md 2>/dev/null; exit $$status
+	@rm -rf out/wild/corpus out/wild/suites out/wild/*.md
+	@status=0; $(PYTEST) tests/wild -m "wild" -n 2 --dist worksteal $(ARGS) || status=1; \
+		$(BIN)/python -m wild.moves || status=1; cat out/wild/suites.md || status=1; exit $$status
 
 multirank: setup
 	@$(PYTEST) -m "multirank" $(ARGS)

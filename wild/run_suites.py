@@ -100,7 +100,8 @@ def run_suite(suite: Suite, source: Path, python: Path, work: Path) -> SuiteResu
     methods = moved_methods(handler, recipe.handler_class)
     after = run_settled(python, suite, work)
     changed = differences(before, after)
-    noticed = {} if changed else _break_each(suite, recipe, suite.breaks or methods, python, work)
+    to_break = suite.breaks or tuple(name for name in methods if name not in suite.unseen)
+    noticed = {} if changed else _break_each(suite, recipe, to_break, python, work)
     return SuiteResult(
         package=suite.package,
         version=corpus()[suite.package].version if suite.package in corpus() else "",

@@ -35,6 +35,8 @@ class Suite:
     tries: int = 1
     #: Methods that are broken one by one, by their names in the handler; all where none is named.
     breaks: tuple[str, ...] = ()
+    #: Methods that its tests do not see, which are then not broken.
+    unseen: tuple[str, ...] = ()
 
     @property
     def recipe(self) -> Path:

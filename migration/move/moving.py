@@ -22,7 +22,7 @@ CONTEXT_MANAGERS = frozenset(("contextmanager", "contextlib.contextmanager"))
 ASYNC_CONTEXT_MANAGERS = frozenset(("asynccontextmanager", "contextlib.asynccontextmanager"))
 GRAD_MODES = frozenset(("torch.no_grad", "torch.inference_mode"))
 _MOVABLE_DECORATORS = CONTEXT_MANAGERS | ASYNC_CONTEXT_MANAGERS | GRAD_MODES
-_ACCESSORS = {"setter": "set_", "deleter": "delete_", "getter": "get_"}
+_ACCESSORS = ("setter", "deleter", "getter")
 
 
 @dataclass(frozen=True)
@@ -94,14 +94,14 @@ def mangled(name: str, class_name: str) -> str:
 
 
 def moved_name(method: Method, class_name: str) -> str:
-    """`__len__` -> `dunder_len`, `@x.setter def x` -> `set_x`, `__private` -> `_Worker__private`."""
+    """`__len__` -> `dunder_len`, `@x.setter def x` -> `x_setter`, `__private` -> `_Worker__private`."""
     name = method.name
     if name.startswith("__") and name.endswith("__") and len(name) > 4:
         return f"dunder_{name.strip('_')}"
     for decorator in method.node.decorator_list:
         owner, _, accessor = dotted(decorator).rpartition(".")
         if owner == name and accessor in _ACCESSORS:
-            return _ACCESSORS[accessor] + name
+            return f"{name}_{accessor}"
     return mangled(name, class_name)
 
 

@@ -120,6 +120,8 @@ def _body(source: Source, outline: ClassOutline, moving: Moving) -> _Found:
     """Hazards that depend on the class or module in which the code is compiled."""
     node = moving.node
     own_supers = {id(call.func) for call in super_calls(moving)} if may_name_class(source, outline) else set()
+    # With both arguments it needs no cell: a name of the module and an object.
+    own_supers |= {id(n.func) for n in ast.walk(node) if isinstance(n, ast.Call) and len(n.args) == 2}
     stack: list[tuple[ast.AST, bool]] = [(node, False)]
     while stack:
         part, nested_class = stack.pop()

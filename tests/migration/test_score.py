@@ -158,7 +158,7 @@ def test_two_that_cannot_go_together_each_move_alone():
         "class Worker:\n"
         "    @property\n    def size(self): return self.n\n"
         "    @size.setter\n    def size(self, n): self.n = n\n"
-        "    def set_size(self, n): self.size = n\n"
+        "    def size_setter(self, n): self.size = n\n"
     )
     assert score.percent == 100 and score.tried == 3
 

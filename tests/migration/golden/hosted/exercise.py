@@ -16,7 +16,7 @@ class Sub(Worker):
 
 
 for worker in (Worker(), Sub("sub")):
-    print(worker.close(), worker.mangled(Worker()), worker.hands_over([]) is worker)
+    print(worker.close(), worker.closes(), worker.mangled(Worker()), worker.hands_over([]) is worker)
     others = [1]
     print(worker.hands_over(others) is worker, others[1] is worker)
     print(worker.shows_itself(), worker.computed("name"), worker.size, type(worker).size.__doc__)

@@ -39,6 +39,9 @@ class Worker(Base):
 	def close(self):
 		return CacheManager.for_worker(self).close()
 
+	def closes(self):
+		return CacheManager.for_worker(self).closes()
+
 	def mangled(self, other):
 		return CacheManager.for_worker(self).mangled(other)
 
@@ -61,7 +64,7 @@ class Worker(Base):
 
 	@size.setter
 	def size(self, value):
-		return CacheManager.for_worker(self).set_size(value)
+		return CacheManager.for_worker(self).size_setter(value)
 
 	@functools.lru_cache(maxsize=None)
 	def cached(self, *, scale=2):

@@ -38,6 +38,9 @@ class Worker(Base):
 	def close(self):
 		return super().close() + "!"
 
+	def closes(self):
+		return [super(Worker, self).close() for _ in "ab"]
+
 	def mangled(self, other):
 		self.__secret += other.__secret
 		return self.__hidden(), self._Worker__secret

@@ -9,8 +9,8 @@ from typing import Any, AsyncIterator, Protocol
 class WorkerHost(Protocol):
     """What the methods need from their Worker, until the recipe names it in narrower handles.
 
-    Passed on whole, so it must be the worker itself: hands_over:49, hands_over:50, shows_itself:53,
-    computed:56, computed:57, __enter__:85.
+    Passed on whole, so it must be the worker itself: closes:42, hands_over:52, hands_over:53,
+    shows_itself:56, computed:59, computed:60, __enter__:88.
     """
 
     SIZE: Any
@@ -47,6 +47,11 @@ class CacheManager:
 
         return super(Worker, self._host).close() + "!"
 
+    def closes(self):
+        from app.worker import Worker
+
+        return [super(Worker, self._host).close() for _ in "ab"]
+
     def mangled(self, other):
         self._host._Worker__secret += other._Worker__secret
         return self._host._Worker__hidden(), self._host._Worker__secret
@@ -72,7 +77,7 @@ class CacheManager:
         return self._host.SIZE
 
     # in bytes
-    def set_size(self, value):
+    def size_setter(self, value):
         self._host.SIZE = value
 
     def cached(self, *, scale=2):

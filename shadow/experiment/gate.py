@@ -1,0 +1,245 @@
+"""The gate that a migrated method calls: legacy body, handler, or both with the legacy result served."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import sys
+import weakref
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from shadow.experiment import intercept
+from shadow.experiment.effects import Effect, Skip
+from shadow.experiment.flags import Flags
+from shadow.experiment.intercept import ACTIVE
+from shadow.experiment.ledger import SEVERITY, Divergence, Ledger, Summary, Verdict
+from shadow.experiment.outcome import Raised, Returned
+from shadow.experiment.storage import on_class
+
+if TYPE_CHECKING:
+    from shadow.experiment.laboratory import Laboratory, Running
+
+_gates: weakref.WeakSet[Gate] = weakref.WeakSet()
+
+
+class Gate:
+    """Routes the gated methods of one slice.
+
+    `on` is what a call site tests; while it is False nothing else here is run.
+
+    Args:
+        prefix: of the environment variables, such as "BATCHGEN_WORKER_KV" (see `Flags.from_env`).
+        handler: the handler class. `handler.for_worker(worker)` makes one for a worker, or for a view of it.
+        effects: for each gated method, by its name in the handler, what running it twice would do.
+        taped: worker attributes whose objects are never copied, but called once and answered from the record.
+        on_divergence: called with each divergence, beside the log and the report.
+
+    Raises:
+        FlagError: an environment variable has a value that means nothing.
+    """
+
+    __shadow_inside__ = True
+
+    def __init__(
+        self,
+        prefix: str,
+        handler: Any,
+        effects: Mapping[str, Effect],
+        *,
+        taped: Iterable[str] = (),
+        on_divergence: Callable[[Divergence], None] | None = None,
+    ) -> None:
+        self.prefix = prefix
+        self._handler, self._effects = handler, dict(effects)
+        self._taped, self._on_divergence = tuple(taped), on_divergence
+        self._declared_skips = frozenset(n for n, effect in self._effects.items() if isinstance(effect, Skip))
+        #: Whether anything but the legacy body is to run.
+        self.on = False
+        self._ledger = Ledger(prefix, None)
+        self.reload()
+        _gates.add(self)
+
+    def reload(self, env: Mapping[str, str] | None = None) -> None:
+        """Reads the environment variables anew and forgets all counts."""
+        self._set(Flags.from_env(self.prefix, env))
+        self._ledger.close()
+        self._ledger = Ledger(self.prefix, self._flags.report)
+
+    def configure(self, flags: Flags) -> None:
+        """Routes by other flags from now on; the counts stay."""
+        self._set(flags)
+
+    def _set(self, flags: Flags) -> None:
+        self._flags = flags
+        self._laboratory: Laboratory | None = None
+        self._native, self.on = flags.native, flags.native or flags.compare
+
+    @property
+    def flags(self) -> tuple[Any, ...]:
+        """What must be equal on all ranks of a job."""
+        flags = self._flags
+        return self.prefix, flags.native, flags.compare, flags.rate, flags.budget, flags.timeout
+
+    def run(self, owner: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        """The call of a gated method.
+
+        Args:
+            owner: self; the class in a static or class method.
+            name: the method's name in the handler; its legacy body is `_legacy_<name>`.
+        """
+        if self._native and not _is_candidate():
+            return self._target(owner, name)(*args, **kwargs)
+        control = getattr(owner, f"_legacy_{name}")
+        running = self._begin(owner, name, args, kwargs)
+        if running is None:
+            return control(*args, **kwargs)
+        try:
+            with running:
+                value = control(*args, **kwargs)
+        except BaseException as error:
+            running.end(Raised(error))
+            raise
+        running.end(Returned(value))
+        return value
+
+    async def run_async(self, owner: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        """`run` for a coroutine method."""
+        if self._native and not _is_candidate():
+            return await self._target(owner, name)(*args, **kwargs)
+        control = getattr(owner, f"_legacy_{name}")
+        running = self._begin(owner, name, args, kwargs)
+        if running is None:
+            return await control(*args, **kwargs)
+        waiting = _Waiting(control(*args, **kwargs))
+        try:
+            with running:
+                value = await waiting
+        except BaseException as error:
+            running.end(Raised(error), interleaved=waiting.suspended)
+            raise
+        running.end(Returned(value), interleaved=waiting.suspended)
+        return value
+
+    def _target(self, owner: Any, name: str) -> Any:
+        if isinstance(owner, type):
+            legacy = on_class(owner, f"_legacy_{name}")
+            if legacy is None or isinstance(legacy[1], staticmethod):
+                return getattr(self._handler, name)
+        return getattr(self._handler.for_worker(owner), name)
+
+    def _begin(self, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Running | None:
+        """None where the legacy body alone is to run. Never raises, KeyboardInterrupt apart."""
+        if not self._flags.compare or _is_candidate():
+            return None
+        try:
+            if self._laboratory is None:
+                from shadow.experiment.laboratory import Laboratory
+
+                self._laboratory = Laboratory(
+                    self._handler, self._effects, self._taped, self._flags, self._ledger, self._on_divergence
+                )
+            return self._laboratory.begin(owner, name, args, kwargs)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as fault:
+            with contextlib.suppress(Exception):
+                self._ledger.fault(name, fault)
+            return None
+
+    @property
+    def divergences(self) -> tuple[Divergence, ...]:
+        """The first few of each kind; `summary` has the exact counts."""
+        return tuple(self._ledger.divergences)
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What went wrong in the harness itself."""
+        return tuple(self._ledger.faults)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be known of the comparisons beside divergences, each said once."""
+        return tuple(self._ledger.notes)
+
+    def verdict(self, required: Iterable[str] = ()) -> Verdict:
+        """0 all compared and equal; 1 divergence; 2 the harness failed; 3 nothing compared of some method.
+
+        Args:
+            required: methods that must have been compared even if they were never called.
+        """
+        return self._ledger.verdict(tuple(required), self._declared_skips)
+
+    def summary(self, required: Iterable[str] = ()) -> Summary:
+        """Counts by method and by reason, with the verdict."""
+        return self._ledger.summary(tuple(required), self._declared_skips, self._flags.report)
+
+    def close(self) -> Summary:
+        """Writes the summary to the report and says it in one line; the gate is off afterwards."""
+        summary = self.summary()
+        counts = {name: vars(count) for name, count in summary.methods}
+        values = {
+            "gate": summary.gate,
+            "verdict": int(summary.verdict),
+            "line": summary.line(),
+            "methods": counts,
+        }
+        self._ledger.write("summary", values)
+        self._ledger.close()
+        self._set(Flags())
+        return summary
+
+
+def verdict() -> Verdict:
+    """Of all gates of the process that compare, the worst: 2, 1, 3, 0. COVERAGE_SHORT when none does."""
+    found = {gate.verdict() for gate in _gates if gate._flags.compare}
+    return next((worst for worst in SEVERITY if worst in found), Verdict.COVERAGE_SHORT)
+
+
+def _is_candidate() -> bool:
+    active = ACTIVE.get()
+    return active is not None and active.answers
+
+
+class _Waiting:
+    """Awaits a coroutine and knows whether it ever let others run."""
+
+    def __init__(self, coroutine: Any) -> None:
+        self.suspended = False
+        self._inner: Any = coroutine.__await__()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return (yield from self)
+
+    def __iter__(self) -> _Waiting:
+        return self
+
+    def __next__(self) -> Any:
+        return self._note(next(self._inner))
+
+    def send(self, value: Any) -> Any:
+        return self._note(self._inner.send(value))
+
+    def throw(self, *error: Any) -> Any:
+        return self._note(self._inner.throw(*error))
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _note(self, yielded: Any) -> Any:
+        self.suspended = True
+        return yielded
+
+
+@atexit.register
+def _report_all() -> None:
+    """One line for each gate that compared, on the standard error stream: logging may be closed by now."""
+    for gate in sorted(_gates, key=lambda gate: gate.prefix):
+        if gate._flags.compare and gate._ledger.methods:
+            try:
+                line = gate.close().line()
+                print(line, file=sys.stderr)
+            except Exception as fault:
+                with contextlib.suppress(Exception):
+                    print(f"shadow {gate.prefix}: no summary: {type(fault).__name__}", file=sys.stderr)
+    intercept.remove_all()

@@ -1,0 +1,295 @@
+"""Everything that one comparing gate knows and needs; loaded with the first call that is compared."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import Token
+from dataclasses import dataclass
+from time import perf_counter  # the function itself: a candidate's clock is another
+from typing import Any
+
+from shadow.experiment import intercept
+from shadow.experiment.audit import FOR_NOW, Auditor, accessors, written_in
+from shadow.experiment.copies import TooLarge
+from shadow.experiment.effects import Effect, Isolated, Pure, Skip
+from shadow.experiment.flags import Flags
+from shadow.experiment.intercept import ACTIVE, Watcher
+from shadow.experiment.ledger import Divergence, Ledger
+from shadow.experiment.outcome import History, Outcome, Raised
+from shadow.experiment.sampling import Sampler, place_of
+from shadow.experiment.snapshot import Policy
+from shadow.experiment.storage import MISSING, held, mro, on_class
+from shadow.experiment.tape import Recording
+from shadow.experiment.trial import Method, Trial
+from shadow.experiment.views import Unviewable, view_of
+
+_SLOWER = 5  # times as long as the control a candidate may always take
+_DOUBTED = 8  # calls in a row whose isolation is tried to be proved; afterwards ever fewer are
+
+
+@dataclass(eq=False)
+class Running:
+    """A call that is under way; `trial` is None where it is not compared."""
+
+    laboratory: Laboratory
+    name: str
+    number: int
+    key: str
+    trial: Trial | None
+    recording: Recording | None
+    started: float
+    spent: float
+    elsewhere: float
+    _token: Token[Watcher | None] | None = None
+
+    def __enter__(self) -> None:
+        """From here on the control's calls are recorded."""
+        if self.recording is not None:
+            self._token = ACTIVE.set(self.recording)
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            ACTIVE.reset(self._token)
+
+    def end(self, outcome: Outcome, *, interleaved: bool = False) -> None:
+        """The control has ended. Never raises, KeyboardInterrupt apart."""
+        self.laboratory.end(self, outcome, interleaved=interleaved)
+
+
+class Laboratory:
+    """Decides which calls are compared, runs them and books the outcome.
+
+    No method raises, KeyboardInterrupt apart: whatever goes wrong is a harness fault in the ledger.
+    """
+
+    #: Seconds spent on comparing by all gates of the process, so that nested ones are not counted twice.
+    overhead = 0.0
+
+    def __init__(
+        self,
+        handler: Any,
+        effects: Mapping[str, Effect],
+        taped: Iterable[str],
+        flags: Flags,
+        ledger: Ledger,
+        on_divergence: Callable[[Divergence], None] | None,
+    ) -> None:
+        self._handler, self._effects, self._taped = handler, effects, tuple(taped)
+        self._flags, self._ledger, self._on_divergence = flags, ledger, on_divergence
+        self.sampler = Sampler(flags.rate, flags.budget)
+        self._auditor = Auditor(intercept.tape_function)
+        self._policy = Policy(self._runs_twice, self._fence)
+        self._methods: dict[tuple[type | None, str], Method | str] = {}
+        intercept.watch_logging()
+
+    def _runs_twice(self, value: Any) -> str | None:
+        return self._auditor.cls(value) if isinstance(value, type) else self._auditor.function(value)
+
+    def _fence(self, cls: type) -> None:
+        """Methods of copied objects that must not run twice are recorded like those of a collaborator."""
+        for klass in mro(cls):
+            for name, function in written_in(klass).items() if klass is not object else ():
+                if (reason := self._auditor.function(function)) is not None:
+                    intercept.tape(klass, name.partition("#")[0], fenced=reason)
+
+    def begin(self, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Running:
+        """What to do before the control runs."""
+        started = perf_counter()
+        running = Running(self, name, 0, "", None, None, started, 0.0, Laboratory.overhead)
+        outer = ACTIVE.get()
+        token = ACTIVE.set(None)
+        try:
+            running.number = self._ledger.called(name)
+            reason = self._prepare(running, owner, args, kwargs)
+            if reason is not None:
+                self._ledger.skipped(name, reason)
+            if running.trial is not None:
+                recorders = outer.recorders if isinstance(outer, Recording) else ()
+                running.recording = Recording((*recorders, running.trial.recorder))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as fault:
+            running.trial = running.recording = None
+            self._fault(name, fault)
+        finally:
+            ACTIVE.reset(token)
+        running.spent = perf_counter() - started
+        Laboratory.overhead += running.spent
+        running.started = perf_counter()
+        return running
+
+    def _prepare(
+        self, running: Running, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> str | None:
+        """Makes the trial; or says why there is none."""
+        effect = self._effects.get(running.name)
+        if effect is None:
+            return "no effect is declared"
+        if isinstance(effect, Skip):
+            return effect.reason
+        method = self._method(owner, running.name, effect)
+        if isinstance(method, str) or method.never is not None:
+            return method if isinstance(method, str) else method.never
+        value = _argument(method.key, args, kwargs)
+        place, running.key = place_of(value, f"{running.name}#{running.number}")
+        if (reason := self.sampler.why_not(place)) is not None:
+            return reason
+        tries = method.attempts - _DOUBTED
+        if not method.proved and tries >= 0 and running.number & (running.number - 1):
+            return "isolation not proved; tried again ever less often"
+        if _is_capturing():
+            return "a CUDA graph is being captured"
+        worker = None if isinstance(owner, type) else owner
+        taped = [held(worker, name) for name in self._taped] if worker is not None else []
+        try:
+            running.trial = Trial(
+                method,
+                self._policy,
+                worker,
+                args,
+                kwargs,
+                taped=[value for value in taped if value is not None and value is not MISSING],
+            )
+        except TooLarge as error:
+            return f"too large: {error}"
+        return None
+
+    def _method(self, owner: Any, name: str, effect: Pure | Isolated) -> Method | str:
+        cls = owner if isinstance(owner, type) else type(owner)
+        key = (cls, name)
+        if key not in self._methods:
+            known = self._known(owner, cls, name, effect)
+            if isinstance(known, str) and FOR_NOW in known:
+                return known
+            self._methods[key] = known
+        return self._methods[key]
+
+    def _known(self, owner: Any, cls: type, name: str, effect: Pure | Isolated) -> Method | str:
+        """A method with what its code shows, or why it can never be compared."""
+        found, moved = on_class(cls, f"_legacy_{name}"), on_class(self._handler, name)
+        if found is None or moved is None:
+            raise LookupError(f"{cls.__name__}._legacy_{name} or {self._handler.__name__}.{name} is missing")
+        if isinstance(owner, type) and not isinstance(found[1], staticmethod):
+            return "a class method: the state of a class cannot be copied"
+        auditor = Auditor(intercept.tape_function)
+        reason = auditor.function(found[1], cls) or auditor.function(moved[1], self._handler)
+        if reason is not None:
+            return f"cannot run twice: {reason}"
+        for helper in auditor.through.copy():  # what the handler calls on the worker names attributes too
+            for function in accessors((on_class(cls, helper) or (None, None))[1]):
+                auditor.function(function, cls)
+        handler, legacy = self._handler, f"_legacy_{name}"
+        if isinstance(owner, type):
+            return Method(
+                name,
+                effect,
+                auditor,
+                legacy=lambda _, args, kwargs: found[1].__func__(*args, **kwargs),
+                handler=lambda _, args, kwargs: getattr(handler, name)(*args, **kwargs),
+                key=_key_of(found[1], effect.key),
+            )
+        try:
+            view_of(cls, None)
+        except Unviewable as error:
+            return str(error)
+        return Method(
+            name,
+            effect,
+            auditor,
+            legacy=lambda view, args, kwargs: getattr(view, legacy)(*args, **kwargs),
+            handler=lambda view, args, kwargs: getattr(handler.for_worker(view), name)(*args, **kwargs),
+            key=_key_of(found[1], effect.key),
+        )
+
+    def end(self, running: Running, outcome: Outcome, *, interleaved: bool = False) -> None:
+        """What to do when the control has ended."""
+        ended = perf_counter()
+        control = ended - running.started - (Laboratory.overhead - running.elsewhere - running.spent)
+        if running.trial is not None:
+            token = ACTIVE.set(None)
+            history = None
+            try:
+                history = History(outcome.error) if isinstance(outcome, Raised) else None
+                self._book(running, outcome, max(self._flags.timeout, _SLOWER * control), interleaved)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as fault:
+                self._fault(running.name, fault)
+            finally:
+                ACTIVE.reset(token)
+                if history is not None:
+                    with contextlib.suppress(Exception):
+                        history.restore()
+        spent = perf_counter() - ended
+        Laboratory.overhead += spent
+        try:
+            self.sampler.spent(max(control, 0.0), running.spent + spent)
+        except Exception as fault:
+            self._fault(running.name, fault)
+
+    def _book(self, running: Running, outcome: Outcome, timeout: float, interleaved: bool) -> None:
+        assert running.trial is not None
+        if isinstance(outcome, Raised) and not isinstance(outcome.error, Exception):
+            self._ledger.skipped(running.name, f"the control was ended by {type(outcome.error).__name__}")
+            return
+        examined = running.trial.examine(outcome, timeout=timeout, interleaved=interleaved)
+        if examined.note is not None:
+            self._ledger.note(examined.note)
+        if examined.skipped is not None:
+            self._ledger.skipped(running.name, examined.skipped)
+            return
+        divergences = [
+            Divergence(
+                self._ledger.gate,
+                running.name,
+                running.number,
+                running.key,
+                kind,
+                found.nature,
+                found.path,
+                found.control,
+                found.candidate,
+                os.environ.get("RANK", ""),
+                os.getpid(),
+            )
+            for kind, found in examined.findings
+        ]
+        self._ledger.compared(running.name, examined.values, divergences)
+        for divergence in divergences if self._on_divergence is not None else ():
+            self._on_divergence(divergence)  # type: ignore[misc]
+
+    def _fault(self, name: str, fault: BaseException) -> None:
+        try:
+            self._ledger.fault(name, fault)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            return  # a ledger that cannot even count; the caller's result comes first
+
+
+def _is_capturing() -> bool:
+    """Nothing may be copied on the device then."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+def _key_of(legacy: Any, name: str | None) -> tuple[str, int] | None:
+    """A parameter's name and its position among the arguments of a call, -1 where it is keyword-only."""
+    if name is None:
+        return None
+    is_static = isinstance(legacy, staticmethod)
+    function = inspect.unwrap(legacy.__func__ if is_static else legacy)
+    code = function.__code__
+    positional = code.co_varnames[: code.co_argcount]
+    return name, positional.index(name) - (not is_static) if name in positional else -1
+
+
+def _argument(key: tuple[str, int] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if key is None:
+        return None
+    name, position = key
+    return args[position] if 0 <= position < len(args) else kwargs.get(name)

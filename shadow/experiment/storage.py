@@ -1,0 +1,112 @@
+"""What an object holds, read and written past every hook of its class: no code of its own is run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from types import MemberDescriptorType
+from typing import Any
+
+#: Stands where there is no value.
+MISSING: Any = type("Missing", (), {})()
+
+_slots: dict[type, tuple[MemberDescriptorType, ...]] = {}
+_TYPE_DICT = type.__dict__["__dict__"]
+_MRO = type.__dict__["__mro__"]
+
+
+def class_dict(cls: type) -> Any:
+    """The namespace of `cls` itself, without its bases."""
+    return _TYPE_DICT.__get__(cls)
+
+
+def mro(cls: type) -> tuple[type, ...]:
+    return _MRO.__get__(cls)
+
+
+def on_class(cls: type, name: str) -> tuple[type, Any] | None:
+    """(class that defines it, the raw attribute) as lookup on an instance would find it."""
+    for klass in mro(cls):
+        namespace = class_dict(klass)
+        if name in namespace:
+            return klass, namespace[name]
+    return None
+
+
+def slots_of(cls: type) -> tuple[MemberDescriptorType, ...]:
+    """The slots that Python classes of the hierarchy declare."""
+    found = _slots.get(cls)
+    if found is None:
+        found = tuple(
+            member
+            for klass in mro(cls)
+            if "__slots__" in class_dict(klass)
+            for member in class_dict(klass).values()
+            if type(member) is MemberDescriptorType and member.__objclass__ is klass
+        )
+        _slots[cls] = found
+    return found
+
+
+def instance_dict(value: Any) -> dict[str, Any] | None:
+    """The object's own `__dict__`, None when it has none."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return found if type(found) is dict else None
+
+
+def stored(value: Any) -> dict[str, Any]:
+    """Every attribute that the instance itself holds: its `__dict__` and its slots."""
+    found = dict(instance_dict(value) or {})
+    for slot in slots_of(type(value)):
+        try:
+            found[slot.__name__] = slot.__get__(value, type(value))
+        except AttributeError:
+            continue
+    return found
+
+
+def held(value: Any, name: str) -> Any:
+    """One attribute that the instance itself holds, or MISSING."""
+    own = instance_dict(value)
+    if own is not None and name in own:
+        return own[name]
+    for slot in slots_of(type(value)):
+        if slot.__name__ == name:
+            try:
+                return slot.__get__(value, type(value))
+            except AttributeError:
+                return MISSING
+    return MISSING
+
+
+def store(value: Any, name: str, item: Any) -> None:
+    """Sets what `held` reads, past `__setattr__`."""
+    object.__setattr__(value, name, item)
+
+
+def items_of(value: Any) -> Iterator[Any]:
+    """The items of a list, tuple, set, frozenset or deque, past an `__iter__` of a subclass."""
+    for base in (list, tuple, set, frozenset, deque):
+        if issubclass(type(value), base):
+            return iter(base.__iter__(value))
+    raise TypeError(f"{type(value).__name__} is no container of items")
+
+
+def class_data(cls: type) -> dict[str, Any]:
+    """What an instance could change in place through its class: lists, dicts and other values of the class body."""
+    found: dict[str, Any] = {}
+    hidden: set[str] = set()
+    for klass in mro(cls):
+        for name, value in class_dict(klass).items():
+            if (
+                klass is not object
+                and name not in hidden
+                and not (name.startswith("__") and name.endswith("__"))
+            ):
+                hidden.add(name)
+                if not hasattr(type(value), "__get__") and not issubclass(type(value), type):
+                    found[name] = value
+    return found

@@ -71,6 +71,11 @@ CATALOGUE: Final[dict[str, Code]] = {
     "MG114": Code("phases are out of order", "port first, then gate, then cleanup"),
     "MG115": Code("method is over the budget", "split it with `migrate split`, or raise `port.budget`"),
     "MG116": Code("method cannot be gated", "cut it in one step, or list it in `stays`"),
+    "MG117": Code("is not in the Protocol that the recipe gives", "add the member, or declare a rewrite"),
+    "MG118": Code(
+        "does not fit the Protocol that the recipe gives", "correct the signature in it, or rewrite the call"
+    ),
+    "MG131": Code("nobody answers", "run --interactive in a terminal, or name the methods in the recipe"),
     "MG201": Code("result does not compile", "report it: the cut must never produce this"),
     "MG202": Code("moved body differs from the original", "list the method in `stays` and report it"),
     "MG203": Code(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 
-from migration.cli import DONE, REFUSED, WOULD_CHANGE, Commands
+from migration.cli import DONE, REFUSED, USAGE, WOULD_CHANGE, Commands
 from migration.commands.options import add_slice, add_write_modes
 
 
@@ -21,10 +22,16 @@ def configure(commands: Commands) -> None:
     )
     add_slice(parser)
     parser.add_argument("--cut", action="store_true", help="one step: move the methods, leave stubs")
+    parser.add_argument(
+        "--interactive", action="store_true", help="with --cut: show each method and ask whether it moves"
+    )
     add_write_modes(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.interactive and not arguments.cut:
+        print("migrate port: --interactive goes with --cut: a port copies a part as a whole", file=sys.stderr)
+        return USAGE
     return _cut(arguments) if arguments.cut else _port(arguments)
 
 
@@ -47,9 +54,11 @@ def _port(arguments: argparse.Namespace) -> int:
 def _cut(arguments: argparse.Namespace) -> int:
     from migration import render
     from migration.code.tree import DiskTree
+    from migration.commands.interactive import choose
     from migration.commands.writing import open_repository, write
     from migration.move.cut import CutClean, CutPlan, plan_cut
     from migration.move.outcome_json import outcome_json
+    from migration.phases.port import part_of
     from migration.proofs.record import proof_change, record
     from migration.slices import load_recipe
 
@@ -57,6 +66,13 @@ def _cut(arguments: argparse.Namespace) -> int:
     root = open_repository(arguments)
     tree = DiskTree(root)
     outcome = plan_cut(recipe, tree)
+    if arguments.interactive and isinstance(outcome, CutPlan):
+        accepted = choose(outcome)
+        if not accepted:
+            render.line(f"{recipe.name}: no method was accepted, nothing written")
+            return DONE
+        if set(accepted) != set(outcome.methods):
+            outcome = plan_cut(part_of(recipe, accepted), tree)
     if isinstance(outcome, CutPlan):
         proof = record(outcome)
         # The class's own file is written last: a kill before it leaves a handler that nobody imports.

@@ -154,6 +154,12 @@ stays = []
 stays = ["__init_subclass__"]
 """,
     ),
+    "MG131": Explanation(
+        what="`--interactive` asked whether a method moves, and standard input ended.",
+        why="Taking silence for a yes would move what nobody looked at, taking it for a no would report success "
+        "for work that was not done.",
+        past="Run it in a terminal, or list the methods that are to move in the recipe.",
+    ),
     "MG401": Explanation(
         what="The recipe has an entry that is unknown, missing or of the wrong kind, or names methods that "
         "are not there. All mistakes are reported at once, with their lines.",

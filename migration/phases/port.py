@@ -65,7 +65,7 @@ def plan_port(recipe: Recipe, tree: Tree) -> PortPlan | PortRefused | PortClean:
         known = {d.moved_name: d.name for d in whole.proof.details}
         there = outline(Source(recipe.target_file, handler), recipe.handler_class).methods
         done = tuple(dict.fromkeys(known[m.name] for m in there if m.name in known))
-        earlier = cut_anew(_part_of(recipe, done), tree, source.data) if done else None
+        earlier = cut_anew(part_of(recipe, done), tree, source.data) if done else None
         if not isinstance(earlier, CutPlan):
             return PortRefused(
                 recipe, (Refusal("MG103", recipe.target_file, 0, "it is not a part of this slice"),)
@@ -78,7 +78,8 @@ def plan_port(recipe: Recipe, tree: Tree) -> PortPlan | PortRefused | PortClean:
     return _next(recipe, tree, source, chosen, done, left)
 
 
-def _part_of(recipe: Recipe, labels: tuple[str, ...]) -> Recipe:
+def part_of(recipe: Recipe, labels: tuple[str, ...]) -> Recipe:
+    """The recipe for some of its methods."""
     planned = {key: digest for key, digest in recipe.planned.items() if key.partition(".")[0] in labels}
     return dataclasses.replace(recipe, methods=labels, stays=(), planned=planned, partial=True)
 
@@ -104,7 +105,7 @@ def _next(
     before = tree.read(recipe.target_file)
     while True:
         labels = (*done, *left[:count])
-        part = recipe if set(labels) == {m.name for m in chosen} else _part_of(recipe, labels)
+        part = recipe if set(labels) == {m.name for m in chosen} else part_of(recipe, labels)
         plan = cut_anew(part, tree, source.data)
         if not isinstance(plan, CutPlan):
             return PortRefused(recipe, plan.refusals if isinstance(plan, CutRefused) else ())

@@ -5,6 +5,7 @@ Every error in the file is collected and reported at once (MG401), never only th
 
 from __future__ import annotations
 
+import textwrap
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,6 +37,14 @@ class HandleSpec:
     rest: bool
     expressions: tuple[str, ...] = ()
     adapter: str = ""
+    #: The Protocol word for word, or `module:Name` of one that is there already; "" where it is inferred.
+    protocol_text: str = ""
+    protocol_from: str = ""
+
+    @property
+    def is_given(self) -> bool:
+        """True where the recipe says what the Protocol is."""
+        return bool(self.protocol_text or self.protocol_from)
 
     @property
     def is_worker(self) -> bool:
@@ -165,6 +174,8 @@ def _handle(entry: Mapping[str, Any]) -> HandleSpec:
         entry.get("rest", False),
         tuple(map(normal, entry.get("expressions", ()))),
         entry.get("adapter", ""),
+        textwrap.dedent(entry.get("protocol_text", "")).strip("\n"),
+        entry.get("protocol_from", ""),
     )
 
 

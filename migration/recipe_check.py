@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from migration.literal_protocols import protocol_class
 from migration.patterns import PatternError, RewriteSpec, contains, expression, links, mentions_self, normal
 from migration.toml_lines import key_lines, line_of
 
@@ -46,6 +48,8 @@ TABLES: Final[dict[str, dict[str, type]]] = {
         "rest?": bool,
         "expressions?": list,
         "adapter?": str,
+        "protocol_text?": str,
+        "protocol_from?": str,
     },
     "rewrites": {"from": str, "to": str},
     "planned": {"bodies": dict},
@@ -186,11 +190,26 @@ class _Checker:
                 self.add(f"{where}.{own_object[0]}", message)
             for text in handle.get("expressions", ()):
                 self._try(f"{where}.expressions", links, text)
+            self._given(where, handle)
             if handle.get("adapter"):
                 self._dotted(f"{where}.adapter", handle["adapter"])
         self._expressions_once()
         if self.data["target"]["class"] in {handle["protocol"] for handle in handles}:
             self.add("target.class", "also the name of a protocol")
+
+    def _given(self, where: str, handle: Mapping[str, Any]) -> None:
+        """A Protocol that the recipe gives."""
+        text, origin = handle.get("protocol_text"), handle.get("protocol_from")
+        if text and origin:
+            self.add(f"{where}.protocol_from", "either `protocol_text` or `protocol_from`")
+        if text:
+            dedented = textwrap.dedent(text).strip("\n")
+            self._try(f"{where}.protocol_text", lambda it: protocol_class(it, handle["protocol"]), dedented)
+        if origin and self._dotted(f"{where}.protocol_from", origin):
+            name = origin.partition(":")[2]
+            if name != handle["protocol"]:
+                message = f"it names {name}, `protocol` says {handle['protocol']}"
+                self.add(f"{where}.protocol_from", message)
 
     def _once(self, key: str) -> None:
         seen: set[str] = set()
@@ -208,10 +227,12 @@ class _Checker:
                     self.add(f"handles[{index}].expressions", message)
                 owners[text] = handle["name"]
 
-    def _dotted(self, where: str, value: str) -> None:
+    def _dotted(self, where: str, value: str) -> bool:
         module, colon, name = value.partition(":")
-        if not colon or not all(part.isidentifier() for part in (*module.split("."), *name.split("."))):
+        good = bool(colon) and all(p.isidentifier() for p in (*module.split("."), *name.split(".")))
+        if not good:
             self.add(where, f"{value!r} must be `package.module:Name`")
+        return good
 
     def _try(self, where: str, read: Callable[[str], object], text: str) -> bool:
         try:

@@ -160,6 +160,37 @@ stays = ["__init_subclass__"]
         "for work that was not done.",
         past="Run it in a terminal, or list the methods that are to move in the recipe.",
     ),
+    "MG117": Explanation(
+        what="Moved code uses a member of a handle that the Protocol in the recipe (`protocol_text` or "
+        "`protocol_from`) does not have, or writes one that it shows read-only.",
+        why="The Protocol is a promise about what the handler needs. A fake or a backend that keeps the promise "
+        "would fail at this place.",
+        past="Add the member to the Protocol, declare a rewrite to a member that it has, or leave out the Protocol: "
+        "it is then inferred from use.",
+        before="""\
+[[handles]]
+name = "gpu_kv"
+protocol = "GpuKvBackend"
+doc = "Pages."
+expressions = ["self.pool"]
+protocol_text = '''
+class GpuKvBackend(Protocol):
+    def free_pages(self) -> int: ...
+'''
+""",
+        after="""\
+[[rewrites]]
+from = "self.pool.left"
+to = "self.gpu_kv.free_pages"
+""",
+    ),
+    "MG118": Explanation(
+        what="Moved code calls a method of a handle with arguments that the signature in the given Protocol does "
+        "not take.",
+        why="The call works on the object that is there today and on nothing that was written for the Protocol.",
+        past="Correct the signature in the Protocol. Where the object has other parameters than the Protocol should "
+        "show, put an adapter between them.",
+    ),
     "MG401": Explanation(
         what="The recipe has an entry that is unknown, missing or of the wrong kind, or names methods that "
         "are not there. All mistakes are reported at once, with their lines.",

@@ -20,8 +20,9 @@ from migration.code.tree import OverlayTree, Tree
 from migration.errors import MigrationError, Refusal
 from migration.ledger.change import FileChange
 from migration.move.body import body_edits, super_calls
-from migration.move.declared import Declared, declare, unmatched
+from migration.move.declared import Declared, declare, mark, unmatched
 from migration.move.handler_module import handler_text, import_lines
+from migration.move.literal import Literal, literal_of, misfits
 from migration.move.moving import Moving, decide, is_overload, mangled, moved_name
 from migration.move.names import (
     ImportName,
@@ -280,20 +281,15 @@ class _Cut:
     def plan(self) -> CutOutcome:
         recipe, source, imports = self.recipe, self.source, self.imports
         types = MemberTypes(self.shape, self.facts, self.names)
-        uses = [(one.label, use) for one in self.moving for use in self._through_handles(one)]
-        declared = [
-            (handle, one.label, self._mangled(use))
-            for one in self.moving
-            for handle, use in self.declared[one.name].uses
-        ]
         always = any(super_calls(one) for one in self.moving)
-        found = handles(recipe, uses, types, declared=declared, always=always)
+        found = handles(recipe, self._uses, types, literals=self._literals, always=always)
         handler = self._handler(found, types)
         refusals = [
             *imports.refusals,
             *self._name_clashes(found, types),
             *self._cycle(handler),
             *self._replaced(),
+            *self._misfits(),
         ]
         if refusals:
             return CutRefused(recipe, tuple(refusals))
@@ -342,6 +338,52 @@ class _Cut:
             for use in self.declared[one.name].moving.facts.uses
             if not (use.kind == "call" and use.attribute in self._siblings)
         ]
+
+    @cached_property
+    def _uses(self) -> list[tuple[str, str, SelfUse]]:
+        """(handle, method, use of it) over all that moves."""
+        through = [
+            (self.recipe.handle_for(use.attribute).name, one.label, use)
+            for one in self.moving
+            for use in self._through_handles(one)
+        ]
+        declared = [
+            (handle, one.label, self._mangled(use))
+            for one in self.moving
+            for handle, use in self.declared[one.name].uses
+        ]
+        return through + declared
+
+    @cached_property
+    def _literals(self) -> dict[str, Literal]:
+        """The Protocols that the recipe gives, by handle."""
+        found = {s.name: literal_of(s, self.recipe, self.tree, self.names) for s in self.recipe.handles}
+        return {name: literal for name, literal in found.items() if literal is not None}
+
+    def _misfits(self) -> list[Refusal]:
+        """What moved code does with a handle and its given Protocol does not allow."""
+        found: list[Refusal] = []
+        for name, literal in self._literals.items():
+            uses = [(method, use) for handle, method, use in self._uses if handle == name]
+            calls = [(one.label, call) for one in self.moving for call in self._calls(one, name)]
+            adapted = any(spec.name == name and spec.adapter for spec in self.recipe.handles)
+            found += misfits(literal, uses, calls, adapted=adapted)
+        return found
+
+    def _calls(self, one: Moving, handle: str) -> Iterator[ast.Call]:
+        """Calls of a member of one handle."""
+        own = {
+            (use.line, use.column)
+            for use in self._through_handles(one)
+            if self.recipe.handle_for(use.attribute).name == handle
+        }
+        for node in ast.walk(self.declared[one.name].moving.node):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                receiver = node.func.value
+                if isinstance(receiver, ast.Name) and (
+                    receiver.id == mark(handle) or (receiver.lineno, receiver.col_offset) in own
+                ):
+                    yield node
 
     def _mangled(self, use: SelfUse) -> SelfUse:
         return dataclasses.replace(use, attribute=use.attribute and mangled(use.attribute, self.shape.name))
@@ -480,11 +522,14 @@ class _Cut:
         if recipe.handler_class in names.bindings:
             line = names.bindings[recipe.handler_class][0].node.lineno
             refusals.append(Refusal("MG106", recipe.source_file, line, recipe.handler_class))
-        own = {recipe.handler_class, *(handle.spec.protocol for handle in found), *imports.logger_lines}
+        written = {handle.spec.protocol for handle in found if not handle.spec.protocol_from}
+        own = {recipe.handler_class, *written, *imports.logger_lines}
         bound: dict[str, ImportName] = {
             n: ImportName("typing", n) for n in ("Any", "Protocol", "TYPE_CHECKING")
         }
-        for item in sorted({*imports.runtime, *imports.typing, *types.imports}, key=str):
+        bound["Callable"] = ImportName("collections.abc", "Callable")
+        given = {item for literal in self._literals.values() for item in literal.imports}
+        for item in sorted({*imports.runtime, *imports.typing, *types.imports, *given}, key=str):
             other = bound.setdefault(item.bound, item)
             dotted = item.name is None and other.name is None and not (item.alias or other.alias)
             if item.bound in own or (other != item and not dotted):

@@ -24,7 +24,7 @@ from migration.code.source import Source
 from migration.errors import Refusal
 from migration.move.body import LineEdit
 from migration.move.moving import Moving
-from migration.patterns import expression, links
+from migration.patterns import expression
 from migration.recipe import Recipe
 from migration.recipe_check import near
 
@@ -216,16 +216,3 @@ def _spells(text: bytes, node: ast.expr) -> bool:
         return ast.dump(ast.parse(text.decode(), mode="eval").body) == ast.dump(node)
     except (SyntaxError, ValueError):
         return False
-
-
-def chain_source(text: str, owner: str) -> str:
-    """A chain of a recipe with another name for self."""
-    return ".".join((owner, *links(text)))
-
-
-def calls_on(node: ast.AST, handle: str) -> Iterator[ast.Call]:
-    """Calls of a member of a handle in a tree of `Declared.moving`."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
-            if isinstance(part.func.value, ast.Name) and part.func.value.id == mark(handle):
-                yield part

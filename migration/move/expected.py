@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
+from migration.literal_protocols import protocol_class
 from migration.patterns import expression, links
 from migration.recipe import Recipe
 
@@ -137,6 +138,22 @@ def wiring_faults(recipe: Recipe, handler: ast.ClassDef) -> list[str]:
         ):
             faults.append(f"self._{name} is not read at each use")
     return faults
+
+
+def given_protocols(recipe: Recipe, handler: ast.Module) -> list[ast.ClassDef]:
+    """The classes of a handler module that the recipe gives word for word."""
+    names = {handle.protocol for handle in recipe.handles if handle.protocol_text}
+    return [node for node in handler.body if isinstance(node, ast.ClassDef) and node.name in names]
+
+
+def protocol_faults(recipe: Recipe, given: list[ast.ClassDef]) -> list[str]:
+    """Given Protocols that are not what the recipe says."""
+    texts = {handle.protocol: handle.protocol_text for handle in recipe.handles}
+    return [
+        f"the Protocol {node.name} is not the one that the recipe gives"
+        for node in given
+        if ast.dump(node) != ast.dump(protocol_class(texts[node.name], node.name))
+    ]
 
 
 def _made(recipe: Recipe, name: str) -> str:

@@ -61,14 +61,15 @@ def handler_text(
     is_first_party: Callable[[str], bool],
 ) -> str:
     """The whole module with LF line ends; `methods` come indented by four spaces."""
-    protocols = [protocol_text(handle) for handle in handles]
+    protocols = [text for handle in handles if (text := protocol_text(handle))]
     methods = list(methods)
     runtime = set(plan.runtime) | {ImportName("typing", "Any")}
-    if handles:
+    if protocols:
         runtime.add(ImportName("typing", "Protocol"))
     if any(is_read(handle.spec) for handle in handles):
         runtime.add(ImportName("collections.abc", "Callable"))
-    typing = (set(plan.typing) | set(type_imports)) - runtime
+    given = {item for handle in handles if handle.literal for item in handle.literal.imports}
+    typing = (set(plan.typing) | set(type_imports) | given) - runtime
     if plan.typing_aliases:
         typing.add(ImportName(recipe.source_module, recipe.source_class))
     # What typing itself offers is there at run time anyway, and costs no import guard.

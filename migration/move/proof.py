@@ -16,7 +16,7 @@ from migration.code.flakes import Flake, flakes
 from migration.code.source import Source, read_source
 from migration.code.structure import ClassOutline, FunctionNode, Method, outline
 from migration.errors import MigrationError, Refusal
-from migration.move.expected import wiring_faults
+from migration.move.expected import given_protocols, protocol_faults, wiring_faults
 from migration.move.inverse import Declared, Inverse
 from migration.move.moving import Moving, is_overload, moved_name
 from migration.move.names import annotation_names
@@ -142,17 +142,17 @@ def prove(
                 declared.declared,
             )
         )
-    refusals += [
-        Refusal("MG202", recipe.handler_class, 0, fault)
-        for fault in wiring_faults(recipe, handler_shape.node)
-    ]
+    given = given_protocols(recipe, new.tree)
+    faults_of_class = [*wiring_faults(recipe, handler_shape.node), *protocol_faults(recipe, given)]
+    refusals += [Refusal("MG202", recipe.handler_class, 0, fault) for fault in faults_of_class]
     untouched = _outside(before, [one.method for one in moved])
     if untouched != _outside(after, list(stubs.values())):
         refusals.append(Refusal("MG205", recipe.source_file, 0, "lines outside methods and imports differ"))
     refusals += _import_delta(recipe, before, after, result.imports_removed)
     refusals += _name_delta(recipe, before, moved, result.worker, result.handler)
     lost = Counter(c.text for c in before.comments)
-    lost.subtract(c.text for source in (after, new) for c in source.comments)
+    own = {line for node in given for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    lost.subtract(c.text for c in (*after.comments, *(c for c in new.comments if c.line not in own)))
     refusals += [
         Refusal("MG204", recipe.source_file, 0, f"{'lost' if count > 0 else 'duplicated'}: {text}")
         for text, count in sorted(lost.items())

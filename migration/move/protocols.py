@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from migration.code.copies import copy_tree
 from migration.code.facts import READING, WRITING, MethodFacts, SelfUse, dotted, is_static, statements
 from migration.code.structure import ClassOutline, FunctionNode
+from migration.literal_protocols import class_text
+from migration.move.literal import Literal, literal_members
 from migration.move.members import Member
 from migration.move.moving import mangled
 from migration.move.names import ImportName, ModuleNames, type_names
@@ -39,6 +41,8 @@ class Handle:
     spec: HandleSpec
     members: tuple[Member, ...]
     whole: tuple[str, ...] = ()
+    #: The Protocol that the recipe gives, with what it needs.
+    literal: Literal | None = None
 
 
 class MemberTypes:
@@ -233,34 +237,38 @@ def _rebinds(method: FunctionNode, name: str) -> bool:
 
 def handles(
     recipe: Recipe,
-    uses: Iterable[tuple[str, SelfUse]],
+    uses: Iterable[tuple[str, str, SelfUse]],
     types: MemberTypes,
     *,
-    declared: Iterable[tuple[str, str, SelfUse]] = (),
+    literals: Mapping[str, Literal] | None = None,
     always: bool = False,
 ) -> tuple[Handle, ...]:
     """The handles of a recipe with their members, in the recipe's order; unused handles are left out.
 
-    `uses` are (method, use of self), `declared` (handle, method, use of that handle). `always` keeps the
-    host even so (`super()` needs it).
+    `uses` are (handle, method, use); `literals` are the Protocols that the recipe gives, by handle.
+    `always` keeps the host even so (`super()` needs it).
     """
     placed: dict[str, dict[str | None, list[tuple[str, SelfUse]]]] = {}
-    for method, use in uses:
-        owner = placed.setdefault(recipe.handle_for(use.attribute).name, {})
-        owner.setdefault(use.attribute, []).append((method, use))
-    for handle, method, use in declared:
+    for handle, method, use in uses:
         placed.setdefault(handle, {}).setdefault(use.attribute, []).append((method, use))
     found: list[Handle] = []
     for spec in recipe.handles:
         if spec.name in placed or (spec.rest and always):
-            found.append(_handle(spec, placed.get(spec.name, {}), types))
+            literal = (literals or {}).get(spec.name)
+            found.append(_handle(spec, placed.get(spec.name, {}), types, literal))
     return tuple(found)
 
 
 def _handle(
-    spec: HandleSpec, uses: Mapping[str | None, list[tuple[str, SelfUse]]], types: MemberTypes
+    spec: HandleSpec,
+    uses: Mapping[str | None, list[tuple[str, SelfUse]]],
+    types: MemberTypes,
+    literal: Literal | None,
 ) -> Handle:
     whole = tuple(dict.fromkeys(f"{method}:{use.line}" for method, use in uses.get(None, ())))
+    if literal is not None:
+        every = [pair for pairs in uses.values() for pair in pairs]
+        return Handle(spec, literal_members(literal, every), whole, literal)
     members: list[Member] = []
     for name in sorted(name for name in uses if name is not None):
         # hasattr() alone needs no member: the question is put to the object.
@@ -276,7 +284,13 @@ def _handle(
 
 
 def protocol_text(handle: Handle) -> str:
-    """Source of one Protocol; attributes that the handler writes are plain, the others read-only."""
+    """Source of one Protocol; attributes that the handler writes are plain, the others read-only.
+
+    One that the recipe gives word for word is left so; "" for one that is imported.
+    """
+    if handle.spec.is_given:
+        text = handle.spec.protocol_text
+        return class_text(text, handle.spec.protocol) if text else ""
     lazy = [member.name for member in handle.members if member.lazy]
     doc = f'    """{handle.spec.doc}'
     notes = []

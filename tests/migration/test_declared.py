@@ -182,3 +182,95 @@ def test_a_golden_recipe_survives_its_proof_file():
     plan = cut("expressions")
     assert isinstance(plan, CutPlan)
     assert loads(dumps(record(plan)), "x").recipe == recipe_of("expressions")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("PoolBackend(lambda: worker.pool)", "PoolBackend(lambda: worker.host)"),
+        ("PoolBackend(lambda: worker.pool)", "worker.pool"),
+        ("def free_pages(self) -> int", "def free_pages(self) -> str"),
+        ("    pool: Any", "    pool: Any\n    more: Any"),
+        ("self._gpu_kv.free_pages()", "self._gpu_kv.closed()"),
+        ("self._host_kv.pages", "self._state.host.pages_"),
+    ],
+)
+def test_a_fault_behind_a_given_protocol_is_found(old: str, new: str):
+    def change(text: str) -> str:
+        assert old in text
+        return text.replace(old, new, 1)
+
+    assert isinstance(proved_again("given", lambda text: text), Proof)
+    found = proved_again("given", change)
+    assert isinstance(found, tuple) and "MG202" in {refusal.code for refusal in found}
+
+
+POOL = """
+class Pool(Protocol):
+    size: int
+    @property
+    def left(self) -> int: ...
+    def take(self, uuid: str, n: int = ..., /, *, pin: bool, late: bool = ...) -> list[int]: ...
+    def give(self, *uuids: str, **options: Any) -> None: ...
+    callback: Callback
+"""
+USES = """
+from collections.abc import Callable as Callback
+"""
+
+
+def with_pool(body: str, text: str = USES + POOL, **handle: str) -> list[str]:
+    spec = HandleSpec("pool", "Pool", "Pages.", (), False, ("self.pages",), protocol_text=text, **handle)
+    outcome = plan_cut(
+        recipe_with(handles=(spec,)), tree_of(worker_source(f"def use(self, *a, **k):\n    {body}"))
+    )
+    return [] if isinstance(outcome, CutPlan) else [f"{r.code} {r.message}" for r in outcome.refusals]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("self.pages.size += self.pages.left", ""),
+        ("self.pages.take('a', 1, pin=True)", ""),
+        ("self.pages.take(*a, pin=True), self.pages.take('a', **k), self.pages.callback(1, x=2)", ""),
+        ("self.pages.give(), self.pages.give('a', 'b', x=1)", ""),
+        ("return self.pages.__class__, hasattr(self.pages, 'x'), self.pages", ""),
+        ("self.pages.gone", "MG117 Pool has no gone"),
+        ("self.pages.gone = 1", "MG117 Pool has no gone"),
+        ("return getattr(self.pages, 'gone', 1)", "MG117 Pool has no gone"),
+        ("self.pages.left = 1", "MG117 Pool.left is read-only"),
+        ("del self.pages.take", "MG117 Pool.take is read-only"),
+        ("self.pages.take(pin=True)", "MG118 Pool.take: uuid is not given"),
+        ("self.pages.take('a')", "MG118 Pool.take: pin is not given"),
+        (
+            "self.pages.take('a', 1, 2, pin=True)",
+            "MG118 Pool.take: takes 2 positional arguments, 3 are given",
+        ),
+        ("self.pages.take('a', n=1, pin=True)", "MG118 Pool.take: has no parameter n"),
+        ("self.pages.take('a', pim=1, pin=True)", "MG118 Pool.take: has no parameter pim"),
+    ],
+)
+def test_moved_code_must_fit_the_given_protocol(body: str, why: str):
+    assert with_pool(body) == ([why] if why else [])
+
+
+def test_an_adapter_does_not_answer_hasattr_for_the_object():
+    assert with_pool("return hasattr(self.pages, 'x')", adapter="app.b:B") == [
+        "MG117 Pool has no x, and hasattr() would ask the adapter"
+    ]
+
+
+def test_a_name_that_nothing_explains_is_an_error():
+    with pytest.raises(MigrationError) as error:
+        with_pool("self.pages.size", POOL)
+    assert error.value.code == "MG527" and "nothing says what Callback is" in str(error.value)
+
+
+@pytest.mark.parametrize("origin", ["app.gone:Pool", "app.worker:Pool"])
+def test_a_protocol_that_is_not_there_is_an_error(origin: str):
+    spec = HandleSpec("pool", "Pool", "Pages.", (), False, ("self.pages",), protocol_from=origin)
+    with pytest.raises(MigrationError) as error:
+        plan_cut(
+            recipe_with(handles=(spec,)), tree_of(worker_source("def use(self):\n    return self.pages.x"))
+        )
+    assert error.value.code == "MG527"

@@ -155,3 +155,45 @@ def test_mistakes_in_what_is_declared_have_their_line(old: str, new: str, proble
     with pytest.raises(MigrationError) as error:
         parse_recipe(GOOD + DECLARED.replace(old, new, 1), "cache.toml")
     assert problem in str(error.value), text
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("class HostView(Protocol):\n  def f(self): ...\n", ""),
+        ("from a import B\nclass HostView(Protocol):\n  'x'\n  b: B\n", ""),
+        ("class Other(Protocol):\n  x: int\n", "it must hold the class HostView alone, it holds Other"),
+        ("x = 1\n", "line 1 of it is neither an import nor a class"),
+        ("class HostView(Protocol:\n", "line 1 of it is not Python"),
+        ("class HostView(Base):\n  x: int\n", "HostView must have the one base Protocol"),
+        ("@final\nclass HostView(Protocol):\n  x: int\n", "line 1 of it: a decorator"),
+        ("class HostView(Protocol):\n  x: int = 1\n", "line 2 of it: a member has a value"),
+        ("class HostView(Protocol):\n  x = 1\n", "line 2 of it is no member of a Protocol"),
+        (
+            "class HostView(Protocol):\n  def f(self, n=SIZE): ...\n",
+            "line 2 of it: a default must be a literal",
+        ),
+        (
+            "class HostView(Protocol):\n  @cache\n  def f(self): ...\n",
+            "line 2 of it: a decorator other than prop",
+        ),
+    ],
+)
+def test_a_given_protocol_must_be_able_to_stand_in_the_handler_module(text: str, problem: str):
+    given = DECLARED.replace('doc = "A view."', f'doc = "A view."\nprotocol_text = """\n{text}"""')
+    if not problem:
+        assert parse_recipe(GOOD + given, "cache.toml").handles[2].protocol_text == text.strip()
+        return
+    with pytest.raises(MigrationError) as error:
+        parse_recipe(GOOD + given, "cache.toml")
+    assert f"line 26: handles[2].protocol_text: {problem}" in str(error.value)
+
+
+def test_a_protocol_is_given_once_and_under_its_name():
+    both = (
+        'doc = "A view."\nprotocol_from = "app.views:View"\nprotocol_text = "class HostView(Protocol): ..."'
+    )
+    with pytest.raises(MigrationError) as error:
+        parse_recipe(GOOD + DECLARED.replace('doc = "A view."', both), "cache.toml")
+    assert "either `protocol_text` or `protocol_from`" in str(error.value)
+    assert "line 26: handles[2].protocol_from: it names View, `protocol` says HostView" in str(error.value)

@@ -23,7 +23,7 @@ class Comments:
 
 
 def recipe_text(recipe: Recipe, comments: Comments | None = None) -> str:
-    """TOML of a recipe; entries that have their default are left out."""
+    """TOML of a recipe; entries that have their default are left out. A partial recipe has no text of its own."""
     said = comments or Comments()
     source: list[str] = [_entry("file", recipe.source_file), _entry("class", recipe.source_class)]
     if recipe.import_root:
@@ -50,6 +50,7 @@ def recipe_text(recipe: Recipe, comments: Comments | None = None) -> str:
         ["[source]", *source],
         ["[target]", *target],
         *(_handle(handle) for handle in recipe.handles),
+        *(["[[rewrites]]", _entry("from", r.before), _entry("to", r.after)] for r in recipe.rewrites),
         ["[gate]", *gate] if gate else [],
         ["[gate.effects]", *_table(recipe.effects)] if recipe.effects else [],
         ["[port]", f"budget = {recipe.budget}"] if recipe.budget else [],
@@ -63,6 +64,11 @@ def _handle(handle: HandleSpec) -> list[str]:
     lines.append(_entry("doc", handle.doc))
     if handle.attributes:
         lines.append(_list("attributes", handle.attributes))
+    if handle.expressions:
+        lines.append(_list("expressions", handle.expressions))
+    for key in ("adapter", "protocol_text", "protocol_from"):
+        if value := getattr(handle, key, ""):
+            lines.append(_entry(key, value))
     return [*lines, "rest = true"] if handle.rest else lines
 
 

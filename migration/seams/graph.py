@@ -45,8 +45,9 @@ class Node:
     `attributes` need a member of a Protocol, `mentioned` are also those that are only asked for by
     `hasattr`. `calls` are methods of the class that moved code may call on the handler itself; `refers`
     are those that it reaches through the worker (properties, bound methods passed on, decorated ones).
-    `asked` has the attribute of each call of a method of one (`self.pool.take()`), `changed` those whose object is
-    changed in place, `whole` is True where self itself is passed on.
+    `asked` are attributes whose methods are called (`self.pool.take()`), `changed` those whose object is
+    changed in place, `probed` those that are asked for or set by name; `whole` is True where self itself is
+    passed on.
     """
 
     name: str
@@ -56,8 +57,9 @@ class Node:
     attributes: frozenset[str]
     mentioned: frozenset[str]
     written: frozenset[str]
-    asked: tuple[str, ...]
+    asked: frozenset[str]
     changed: frozenset[str]
+    probed: frozenset[str]
     calls: frozenset[str]
     refers: frozenset[str]
     whole: bool
@@ -165,8 +167,9 @@ def _node(
     attributes: set[str] = set()
     mentioned: set[str] = set()
     written: set[str] = set()
-    asked: list[str] = []
+    asked: set[str] = set()
     changed: set[str] = set()
+    probed: set[str] = set()
     calls: set[str] = set()
     refers: set[str] = set()
     for one in group:
@@ -178,6 +181,8 @@ def _node(
                 calls.add(use.attribute)
                 continue
             mentioned.add(attribute)
+            if use.kind in ("hasattr", "getattr", "setattr", "delattr"):
+                probed.add(attribute)
             if use.attribute in names and use.kind in _MEMBER:
                 refers.add(use.attribute)
             elif use.kind in _MEMBER:
@@ -188,7 +193,7 @@ def _node(
             if method in _CHANGING:
                 changed.add(mangled(attribute, shape.name))
             elif method not in _OF_VALUES:
-                asked.append(mangled(attribute, shape.name))
+                asked.add(mangled(attribute, shape.name))
         changed |= {mangled(attribute, shape.name) for attribute in _assigned_into(source, one)}
     return Node(
         group[0].label,
@@ -198,8 +203,9 @@ def _node(
         frozenset(attributes),
         frozenset(mentioned),
         frozenset(written),
-        tuple(attribute for attribute in asked if attribute in attributes),
+        frozenset(asked & attributes),
         frozenset(changed & attributes),
+        frozenset(probed),
         frozenset(calls),
         frozenset(refers),
         any(use.attribute is None for one in group for use in one.facts.uses),

@@ -1,14 +1,14 @@
 """What a cluster of methods needs from the rest of its class, and what that costs.
 
-Counted are the members of its Protocol that other methods use too, and the calls that cross its border
-in either direction. What only the cluster and the set-up of the object use is its own and costs nothing;
-what nobody writes once the object is set up costs half, as does a method that moves along but is reached
-through the worker. Costs are in halves, so that they are whole.
+Counted are the members of its Protocol, but for those that only the cluster and the set-up of the object
+use, and the calls that cross its border in either direction. A member that nobody writes once the object is
+set up costs half; one that the cluster writes and others use costs half more. Costs are in halves, so that
+they are whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from migration.move.moving import mangled
@@ -16,7 +16,7 @@ from migration.seams.graph import ClassGraph
 
 #: What a slice costs whatever its interface is: a module, a pull request, a Protocol to read.
 FIXED = 24
-_CHANGING, _SETTLED, _METHOD, _THROUGH, _CALL = 2, 1, 2, 1, 2
+_CHANGING, _SETTLED, _WRITTEN, _METHOD, _CALL = 2, 1, 1, 2, 2
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,16 @@ def cluster(graph: ClassGraph, names: Iterable[str]) -> Cluster:
     outside = {callee for _, callee in out}
     # A property or decorated method is reached through the worker even when it moves along.
     through = outside | {name for node in nodes for name in node.refers & inside}
-    cost = sum(weight(graph, a) for a in needs) + _CALL * (len(out) + len(into))
-    cost += _METHOD * len(outside) + _THROUGH * len(through - outside)
+    written = frozenset(a for node in nodes for a in node.written)
+    cost = sum(weight(graph, a) for a in needs) + _WRITTEN * len(needs & written)
+    cost += _METHOD * len(through) + _CALL * (len(out) + len(into))
     return Cluster(
         tuple(node.name for node in nodes),
         sum(node.lines for node in nodes),
         own,
         needs,
         frozenset(mangled(name, graph.shape.name) for name in through),
-        frozenset(a for node in nodes for a in node.written),
+        written,
         out,
         into,
         cost,
@@ -73,15 +74,3 @@ def cluster(graph: ClassGraph, names: Iterable[str]) -> Cluster:
 
 def weight(graph: ClassGraph, attribute: str) -> int:
     return _CHANGING if attribute in graph.late else _SETTLED
-
-
-def predicted_members(
-    graph: ClassGraph, found: Cluster, through_worker: Collection[str] = ()
-) -> frozenset[str]:
-    """Members of the Protocols. `through_worker` are methods of the cluster that moved code must call there."""
-    again = {
-        mangled(callee, graph.shape.name)
-        for name in found.names
-        for callee in graph.nodes[name].calls & set(through_worker)
-    }
-    return found.own | found.needs | found.called | again

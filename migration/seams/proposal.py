@@ -10,9 +10,9 @@ from typing import Literal
 from migration.code.tree import Tree
 from migration.proofs.record import proof_path
 from migration.recipe import Recipe
-from migration.seams.concerns import handle_specs
+from migration.seams.concerns import handle_specs, members_of
 from migration.seams.graph import ClassGraph
-from migration.seams.interface import Cluster, predicted_members
+from migration.seams.interface import Cluster
 from migration.seams.words import camel
 from migration.survey.delegates import is_delegate
 from migration.survey.free_names import free_module, free_name, names_in
@@ -68,7 +68,7 @@ class Proposer:
             siblings="handler",
             import_root=graph.import_root,
         )
-        return Candidate(name, origin, found, recipe, predicted_members(graph, found), self._budget)
+        return Candidate(name, origin, found, recipe, members_of(graph, found, recipe.handles), self._budget)
 
     def _stubs(self, section: str) -> tuple[str, ...]:
         """What has moved already from under a banner."""

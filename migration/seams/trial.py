@@ -51,9 +51,13 @@ class Trial:
 
     @property
     def members(self) -> frozenset[str]:
-        """Members of the Protocols of the cut."""
+        """Members of the Protocols of the cut: `name` of the worker, `object.name` of an object."""
         handles = self.plan.handles if self.plan else ()
-        return frozenset(member.name for handle in handles for member in handle.members)
+        return frozenset(
+            ".".join((*(chain.removeprefix("self.") for chain in handle.spec.expressions), member.name))
+            for handle in handles
+            for member in handle.members
+        )
 
     @property
     def written(self) -> tuple[str, ...]:

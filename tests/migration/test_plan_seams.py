@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migration.errors import MigrationError
+from migration.seams.concerns import members_of
 from migration.seams.divide import divide
 from migration.seams.graph import class_graph
-from migration.seams.interface import cluster, predicted_members
+from migration.seams.interface import cluster
 from migration.seams.search import find_seams
 from migration.seams.words import camel, common_name, identifier, telling, title_name
 
@@ -116,11 +117,11 @@ def test_members_are_predicted_with_mangled_names_properties_and_asked_attribute
         """)
     found = graph(text)
     names = ["size", "grow", "plain"]
-    assert predicted_members(found, cluster(found, names)) == {
+    assert members_of(found, cluster(found, names), ()) == {
         *("_Worker__n", "size", "_Worker__private", "plain", "inherited")
     }
     assert found.nodes["grow"].mentioned >= {"asked", "_Worker__n"}
-    assert "plain" in predicted_members(found, cluster(found, ["grow"]))
+    assert "plain" in members_of(found, cluster(found, ["grow"]), ())
 
 
 def test_words_and_names():

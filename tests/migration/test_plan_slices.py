@@ -81,6 +81,32 @@ def test_what_is_changed_in_place_is_no_configuration(change: str):
     assert groups(text.format("self.x[0] == 1"), "f") == {"config": ("x",)}
 
 
+@pytest.mark.parametrize(
+    ("use", "is_object"),
+    [
+        ("self.pool.give()", True),
+        ("return self.pool.size", True),
+        ("return self.pool", False),
+        ("self.pool(1)", False),
+        ("return self.pool.items[self.pool]", False),
+        ("self.pool = 1", False),
+        ("return hasattr(self, 'pool')", False),
+        ("return getattr(self, 'pool', None)", False),
+    ],
+)
+def test_an_object_is_a_handle_of_its_own_where_nothing_but_its_members_is_used(use: str, is_object: bool):
+    text = (
+        "class Worker:\n    def __init__(self, pool): self.pool = self.n = pool\n"
+        f"    def work(self):\n        self.pool.take(self.n)\n        {use}\n    def other(self): self.n = 1\n"
+    )
+    plan = planned(text, Wanted(methods=("work",)))
+    (trial,) = plan.trials
+    pool = next(handle for handle in trial.recipe.handles if handle.name == "pool")
+    assert (pool.expressions, pool.attributes) == ((("self.pool",), ()) if is_object else ((), ("pool",)))
+    assert trial.verdict == "yes" and trial.members == trial.candidate.members
+    assert ("pool.take" in trial.members) is is_object and ("pool" in trial.members) is not is_object
+
+
 def test_objects_share_a_handle_where_there_are_too_many():
     calls = "\n".join(f"        self.part{n}.go()" for n in range(9)) + "\n        self.part7.go2(self.late)"
     text = (

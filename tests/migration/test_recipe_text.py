@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migration.recipe import HandleSpec, Recipe, parse_recipe
+from migration.recipe import HandleSpec, Recipe, RewriteSpec, parse_recipe
 from migration.recipe_text import Comments, recipe_text
 from migration.slices import load_recipe
 
@@ -18,6 +18,11 @@ TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 NAME = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
 NAMES = st.lists(NAME, max_size=5, unique=True).map(tuple)
 METHODS = st.lists(TEXT.filter(bool), min_size=1, max_size=5, unique=True).map(tuple)
+CHAINS = st.sampled_from(((), ("self.pool",), ("self.a.pool", "self.b")))
+ADAPTER = st.sampled_from(("", "app.backends:Ranks"))
+REWRITES = st.sampled_from(
+    ((), (RewriteSpec("hasattr(self, 'x')", "self.pool.there"), RewriteSpec("self.go", "self.host.go")))
+)
 DIGEST = st.from_regex(r"[0-9a-f]{64}", fullmatch=True)
 
 
@@ -26,6 +31,7 @@ def recipes(draw: st.DrawFn) -> Recipe:
     attributes = draw(NAMES)
     handles = (
         HandleSpec("state", "State", draw(TEXT), attributes, False),
+        HandleSpec("pool", "Pool", draw(TEXT), (), False, draw(CHAINS), draw(ADAPTER)),
         HandleSpec("host", "Host", draw(TEXT), (), True),
     )
     section = draw(st.one_of(st.just(""), TEXT))
@@ -49,6 +55,7 @@ def recipes(draw: st.DrawFn) -> Recipe:
         taped=draw(NAMES),
         budget=draw(st.integers(0, 900)),
         planned=draw(st.dictionaries(TEXT, DIGEST, max_size=2)),
+        rewrites=draw(REWRITES),
     )
 
 
@@ -71,13 +78,21 @@ def test_every_entry_is_written():
         "gate_prefix": "P",
         "budget": 7,
         "effects": (("f", "pure"),),
+        "rewrites": (RewriteSpec("self.go", "self.worker.gone"),),
         "planned": {"a": "0" * 64},
         "section": "",
     }
     recipe = dataclasses.replace(load_recipe("kv"), **drawn)
     assert parse_recipe(recipe_text(recipe), "x.toml") == recipe
     defaults = {f.name for f in dataclasses.fields(Recipe) if f.default is not dataclasses.MISSING}
-    assert defaults | {"planned", "section"} == set(drawn), "a new entry needs a place in the text"
+    assert defaults | {"planned", "section"} == set(drawn) | {"partial"}, (
+        "a new entry needs a place in the text"
+    )
+    spelled = {"name", "protocol", "doc", "attributes", "rest", "expressions", "adapter"}
+    spelled |= {"protocol_text", "protocol_from"}
+    assert spelled >= {f.name for f in dataclasses.fields(HandleSpec)}, (
+        "a new entry needs a place in the text"
+    )
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,8 @@ def _handle(handle: HandleSpec) -> list[str]:
         lines.append(_list("attributes", handle.attributes))
     if handle.expressions:
         lines.append(_list("expressions", handle.expressions))
-    for key in ("adapter", "protocol_text", "protocol_from"):
-        if value := getattr(handle, key, ""):
-            lines.append(_entry(key, value))
+    given = (("adapter", handle.adapter), ("protocol_from", handle.protocol_from))
+    lines += [_entry(key, value) for key, value in (*given, ("protocol_text", handle.protocol_text)) if value]
     return [*lines, "rest = true"] if handle.rest else lines
 
 

@@ -144,8 +144,9 @@ def _print(plan: ClassPlan, arguments: argparse.Namespace) -> None:
 
 def _say_next(plan: ClassPlan, arguments: argparse.Namespace) -> None:
     if arguments.write is None:
-        if any(trial.plan for trial in plan.trials):
-            print(f"\nnext: migrate plan {arguments.file} ... --pick 1 --write SLICE.toml")
+        moving = next((number for number, trial in enumerate(plan.trials, 1) if trial.plan), None)
+        if moving is not None:
+            print(f"\nnext: migrate plan {arguments.file} ... --pick {moving} --write SLICE.toml")
     elif plan.trials[0].plan is None:
         print(f"\nnot written: {arguments.write}, nothing of the slice moves before it is fixed")
     else:

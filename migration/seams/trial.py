@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from migration.code.tree import Tree
@@ -15,6 +15,7 @@ from migration.move.planned import planned_bodies
 from migration.recipe import Recipe
 from migration.seams.graph import ClassGraph
 from migration.seams.proposal import Candidate
+from migration.survey.attempts import Attempts
 
 #: A cut is refused in stages: what one stage hides, the next attempt shows.
 _ATTEMPTS = 6
@@ -83,13 +84,15 @@ def try_out(candidate: Candidate, graph: ClassGraph, tree: Tree) -> Trial:
     """Cut the candidate in memory.
 
     Methods that another file replaces are called through the worker; methods that are refused stay
-    behind, and the rest is tried again.
+    behind, and the rest is tried again. Where a reason names no method, those that bring it about are
+    found by trying parts.
     """
     recipe = candidate.recipe
     names = candidate.cluster.names
     refused: dict[str, tuple[Refusal, ...]] = {}
     blocking: tuple[Refusal, ...] = ()
     plan: CutPlan | None = None
+    searched = False
     for _ in range(_ATTEMPTS):
         outcome = plan_cut(recipe, tree)
         if not isinstance(outcome, CutRefused):
@@ -99,6 +102,8 @@ def try_out(candidate: Candidate, graph: ClassGraph, tree: Tree) -> Trial:
         blocking = outcome.refusals
         replaced = tuple(n for n in names if any((r.code, r.where) == ("MG107", n) for r in blocking))
         own = {n: found for n in names if (found := _own(blocking, n))}
+        if not (replaced or own) and not searched:
+            searched, own = True, _culprits(recipe, names, refused, tree)
         if not (replaced or own):
             break
         refused |= own
@@ -113,6 +118,16 @@ def try_out(candidate: Candidate, graph: ClassGraph, tree: Tree) -> Trial:
         plan = dataclasses.replace(plan, recipe=recipe)
     diff = tuple(file_diff(change) for change in plan.changes) if plan else ()
     return Trial(candidate, recipe, plan, refused, blocking, diff)
+
+
+def _culprits(
+    recipe: Recipe, names: Sequence[str], refused: Collection[str], tree: Tree
+) -> dict[str, tuple[Refusal, ...]]:
+    """The methods that are refused when they are tried in parts; none where every method is."""
+    left = [name for name in names if name not in refused]
+    attempts = Attempts(tree, dataclasses.replace(recipe, section="", stays=()))
+    attempts.settle(left)
+    return {} if len(attempts.refused) == len(left) else attempts.refused
 
 
 def _own(refusals: tuple[Refusal, ...], name: str) -> tuple[Refusal, ...]:

@@ -19,7 +19,7 @@ class Attempts:
     """`proved` has the proof of each definition by its names in the class and in the handler, `refused` the
     reasons by its name in the class. Every method that is tried ends up in one of the two."""
 
-    def __init__(self, tree: Tree, recipe: Recipe, progress: Callable[[str], None]) -> None:
+    def __init__(self, tree: Tree, recipe: Recipe, progress: Callable[[str], None] = lambda _: None) -> None:
         self._tree = tree
         self._recipe = recipe
         self._progress = progress

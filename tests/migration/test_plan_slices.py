@@ -262,6 +262,18 @@ def test_a_reason_that_names_no_method_blocks_the_slice():
     assert trial.verdict == "no" and [r.code for r in trial.blocking] == ["MG104"] and not trial.refused
 
 
+def test_who_brings_about_a_reason_that_names_no_method_is_found():
+    # The handler module needs typing's Protocol under that name.
+    text = WORKER.replace("import json\n", "import json\nfrom app.net import Protocol\n").replace(
+        "total = 0", "total = Protocol()"
+    )
+    plan = planned(text, Wanted(section="Pages"), app__net="class Protocol: ...\n")
+    (trial,) = plan.trials
+    assert trial.verdict == "part" and trial.recipe.stays == ("count_pages",) and not trial.blocking
+    assert [r.message for r in trial.refused["count_pages"]] == ["Protocol means two things"]
+    assert trial.plan is not None and trial.plan.methods == ("take_pages", "give_pages")
+
+
 def test_methods_that_others_replace_are_called_through_the_worker():
     subclass = "from app.worker import Worker\nclass Fast(Worker):\n    def count_pages(self): return 0\n"
     plan = planned(WORKER, Wanted(section="Pages"), app__fast=subclass)

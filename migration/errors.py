@@ -76,6 +76,11 @@ CATALOGUE: Final[dict[str, Code]] = {
         "does not fit the Protocol that the recipe gives", "correct the signature in it, or rewrite the call"
     ),
     "MG131": Code("nobody answers", "run --interactive in a terminal, or name the methods in the recipe"),
+    "MG119": Code("snapshot field may change", "take it out of `snapshot.fields`: it is then read at each use"),
+    "MG120": Code(
+        "snapshot field may not be there yet", "set it first thing in `__init__`, or take it out of the snapshot"
+    ),
+    "MG121": Code("changes a snapshot", "take the field out of the snapshot, or list the method in `stays`"),
     "MG201": Code("result does not compile", "report it: the cut must never produce this"),
     "MG202": Code("moved body differs from the original", "list the method in `stays` and report it"),
     "MG203": Code(

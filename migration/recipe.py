@@ -16,7 +16,16 @@ from migration.errors import MigrationError
 from migration.patterns import RewriteSpec, normal
 from migration.recipe_check import SCHEMA, problems, rewrite_spec
 
-__all__ = ["SCHEMA", "HandleSpec", "Recipe", "RewriteSpec", "host_handle", "module_name", "parse_recipe"]
+__all__ = [
+    "SCHEMA",
+    "HandleSpec",
+    "Recipe",
+    "RewriteSpec",
+    "SnapshotSpec",
+    "host_handle",
+    "module_name",
+    "parse_recipe",
+]
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,18 @@ class HandleSpec:
 
 
 @dataclass(frozen=True)
+class SnapshotSpec:
+    """Configuration that is read once, when a handler is made, into a frozen dataclass `class_name`.
+
+    `fields` are paths from the worker (`args.max_tokens`); the last part is the name of the field.
+    """
+
+    name: str
+    class_name: str
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Recipe:
     name: str
     source_file: str
@@ -83,6 +104,7 @@ class Recipe:
     #: What the recipe was planned on: method -> SHA-256 of its tree. Empty where nothing was recorded.
     planned: Mapping[str, str] = field(default_factory=dict, hash=False)
     rewrites: tuple[RewriteSpec, ...] = ()
+    snapshot: SnapshotSpec | None = None
     #: Only a part of the slice: what the recipe declares need not occur in it.
     partial: bool = False
 
@@ -162,6 +184,7 @@ def parse_recipe(text: str, where: str) -> Recipe:
         taped=tuple(data.get("gate", {}).get("taped", ())),
         budget=data.get("port", {}).get("budget", 0),
         rewrites=tuple(map(rewrite_spec, data.get("rewrites", ()))),
+        snapshot=_snapshot(data.get("snapshot")),
     )
 
 
@@ -177,6 +200,10 @@ def _handle(entry: Mapping[str, Any]) -> HandleSpec:
         textwrap.dedent(entry.get("protocol_text", "")).strip("\n"),
         entry.get("protocol_from", ""),
     )
+
+
+def _snapshot(entry: Mapping[str, Any] | None) -> SnapshotSpec | None:
+    return SnapshotSpec(entry["name"], entry["class"], tuple(entry["fields"])) if entry else None
 
 
 def host_handle(class_name: str) -> HandleSpec:

@@ -26,6 +26,7 @@ TABLES: Final[dict[str, dict[str, type]]] = {
         "target": dict,
         "handles?": list,
         "rewrites?": list,
+        "snapshot?": dict,
         "planned?": dict,
         "gate?": dict,
         "port?": dict,
@@ -51,6 +52,7 @@ TABLES: Final[dict[str, dict[str, type]]] = {
         "protocol_text?": str,
         "protocol_from?": str,
     },
+    "snapshot": {"name": str, "class": str, "fields": list},
     "rewrites": {"from": str, "to": str},
     "planned": {"bodies": dict},
     "gate": {"prefix?": str, "effects?": dict, "taped?": list},
@@ -94,6 +96,7 @@ def problems(text: str, data: Mapping[str, Any]) -> Problems:
         checker.handles()
     if not found:
         checker.rewrites()
+        checker.snapshot()
     return found
 
 
@@ -266,6 +269,34 @@ class _Checker:
             for chain in expressions:
                 if contains(chain, text):
                     self.add(f"rewrites[{index}].from", f"it overlaps with the handle expression {chain!r}")
+
+    def snapshot(self) -> None:
+        entry = self.data.get("snapshot")
+        if entry is None:
+            return
+        handles = self.data.get("handles", ())
+        self._identifier("snapshot.name", entry["name"])
+        self._identifier("snapshot.class", entry["class"])
+        if entry["name"] in {handle["name"] for handle in handles}:
+            self.add("snapshot.name", f"a handle is called {entry['name']} too")
+        if entry["class"] in {self.data["target"]["class"], *(handle["protocol"] for handle in handles)}:
+            self.add("snapshot.class", f"{entry['class']} is the name of another class")
+        if not entry["fields"]:
+            self.add("snapshot.fields", "it has no fields")
+        taken = {text for handle in handles for text in handle.get("expressions", ())}
+        taken |= {rewrite["from"] for rewrite in self.data.get("rewrites", ())}
+        names: dict[str, str] = {}
+        for path in entry["fields"]:
+            if not self._try("snapshot.fields", links, f"self.{path}"):
+                continue
+            name = path.rpartition(".")[2]
+            if name in names:
+                self.add("snapshot.fields", f"{names[name]} and {path} would both be {name}")
+            names[name] = path
+            if f"self.{path}" in taken:
+                self.add("snapshot.fields", f"self.{path} is declared otherwise too")
+            if any(part.startswith("__") and not part.endswith("__") for part in path.split(".")):
+                self.add("snapshot.fields", f"{path} is private to the worker")
 
     def _target(self, where: str, parts: tuple[str, ...], names: list[str]) -> None:
         if parts[0] not in names:

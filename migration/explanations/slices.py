@@ -191,6 +191,42 @@ to = "self.gpu_kv.free_pages"
         past="Correct the signature in the Protocol. Where the object has other parameters than the Protocol should "
         "show, put an adapter between them.",
     ),
+    "MG119": Explanation(
+        what="A field of the snapshot is written somewhere after `__init__`, or is computed at each read; the message "
+        "names the place. Inner parts of a path (`limit` of `args.limit`) count wherever they are written on any "
+        "object but one that is just being made.",
+        why="The snapshot is read once, when the handler is made. Moved code would go on with the old value.",
+        past="Take the field out of `snapshot.fields`: it is then read through a handle, at each use. If the write is "
+        "about another object, or is no longer needed, rename or remove it.",
+        before="""\
+[snapshot]
+name = "config"
+class = "KvConfig"
+fields = ["PAGE_SIZE", "device"]
+""",
+        after="""\
+[snapshot]
+name = "config"
+class = "KvConfig"
+fields = ["PAGE_SIZE"]
+""",
+    ),
+    "MG120": Explanation(
+        what="A handler could be made before a field of the snapshot is set: `__init__` sets it under a condition or "
+        "after it has called something that reaches a moved method, the class asks with `hasattr()` whether it is "
+        "there, or a moved method runs on the class or on an empty object.",
+        why="Making the snapshot reads every field. Where one is missing the stub would raise, though the method "
+        "itself may not need it.",
+        past="Set the attribute first thing in `__init__`, in its own commit, or take the field out of the snapshot.",
+    ),
+    "MG121": Explanation(
+        what="A moved method writes to an attribute or an element of what a field of the snapshot holds, or calls a "
+        "method such as `append` on it.",
+        why="A snapshot is configuration: who reads a frozen dataclass does not expect that the handler changes what "
+        "is in it.",
+        past="Take the field out of the snapshot, so that the method reaches the object through a handle; or list the "
+        "method in `stays`.",
+    ),
     "MG401": Explanation(
         what="The recipe has an entry that is unknown, missing or of the wrong kind, or names methods that "
         "are not there. All mistakes are reported at once, with their lines.",

@@ -88,7 +88,9 @@ class _Without:
 def _more_than(proof: ProofFile, handler: bytes) -> list[str]:
     """Definitions of the handler module that inlining would lose."""
     source = read_source(proof.recipe.target_file, handler)
-    own = {proof.recipe.handler_class, *(handle.protocol for handle in proof.recipe.handles)}
+    recipe = proof.recipe
+    own = {recipe.handler_class, *(handle.protocol for handle in recipe.handles)}
+    own |= {recipe.snapshot.class_name} if recipe.snapshot else set()
     getters = {f"_{handle.name}" for handle in proof.recipe.handles if handle.expressions}
     known = {*proof.names, "__init__", "for_worker", *getters}
     found = [

@@ -76,6 +76,8 @@ def _edits(method: Method, recipe: Recipe, place: Place, alias: str | None) -> I
     owner = self_name(node)
     handles = {f"_{handle.name}": handle for handle in recipe.handles}
     rewritten = {spec.after: spec.before for spec in recipe.rewrites}
+    if (snapshot := recipe.snapshot) is not None:
+        rewritten |= {f"self.{snapshot.name}.{p.rpartition('.')[2]}": f"self.{p}" for p in snapshot.fields}
     prefix = f"_{recipe.source_class.lstrip('_')}"
     if node.name != place.label:
         words = "async def " if isinstance(node, ast.AsyncFunctionDef) else "def "

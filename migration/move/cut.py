@@ -20,7 +20,7 @@ from migration.code.tree import OverlayTree, Tree
 from migration.errors import MigrationError, Refusal
 from migration.ledger.change import FileChange
 from migration.move.body import body_edits, super_calls
-from migration.move.declared import Declared, declare, mark, unmatched
+from migration.move.declared import Declared, declare, mark, unmatched, unused
 from migration.move.handler_module import handler_text, import_lines
 from migration.move.literal import Literal, literal_of, misfits
 from migration.move.moving import Moving, decide, is_overload, mangled, moved_name
@@ -38,6 +38,7 @@ from migration.move.proof import Proof, Result, prove
 from migration.move.protocols import Handle, MemberTypes, handles
 from migration.move.rewrite import moved_text, stub_text
 from migration.move.rules import method_refusals
+from migration.move.snapshot import snapshot_refusals, used_fields
 from migration.move.usage import Mentions, overrides
 from migration.recipe import Recipe
 
@@ -290,6 +291,7 @@ class _Cut:
             *self._cycle(handler),
             *self._replaced(),
             *self._misfits(),
+            *self._snapshot_refusals(),
         ]
         if refusals:
             return CutRefused(recipe, tuple(refusals))
@@ -359,6 +361,17 @@ class _Cut:
         """The Protocols that the recipe gives, by handle."""
         found = {s.name: literal_of(s, self.recipe, self.tree, self.names) for s in self.recipe.handles}
         return {name: literal for name, literal in found.items() if literal is not None}
+
+    @cached_property
+    def _fields(self) -> tuple[str, ...]:
+        """Fields of the snapshot that moved code reads."""
+        if self.recipe.snapshot is None:
+            return ()
+        return used_fields(self.recipe.snapshot, [self.declared[one.name] for one in self.moving])
+
+    def _snapshot_refusals(self) -> list[Refusal]:
+        declared = [self.declared[one.name] for one in self.moving]
+        return snapshot_refusals(self.recipe, self.tree, self.shape, self.facts, self.moving, declared)
 
     def _misfits(self) -> list[Refusal]:
         """What moved code does with a handle and its given Protocol does not allow."""
@@ -469,7 +482,10 @@ class _Cut:
     def _handler(self, found: tuple[Handle, ...], types: MemberTypes) -> bytes:
         newline = self.source.eol.decode()
         normalised = [_with_newlines(self._final(one)) for one in self.moving]
-        text = handler_text(self.recipe, found, self.imports, types.imports, normalised, self._is_first_party)
+        fields = [(path, types.of(path)[0] if "." not in path else "Any") for path in self._fields]
+        text = handler_text(
+            self.recipe, found, self.imports, types.imports, normalised, self._is_first_party, fields
+        )
         return text.replace("\n", newline).encode()
 
     def _stub(self, one: Moving) -> Edit:
@@ -524,10 +540,12 @@ class _Cut:
             refusals.append(Refusal("MG106", recipe.source_file, line, recipe.handler_class))
         written = {handle.spec.protocol for handle in found if not handle.spec.protocol_from}
         own = {recipe.handler_class, *written, *imports.logger_lines}
+        own |= {recipe.snapshot.class_name} if recipe.snapshot else set()
         bound: dict[str, ImportName] = {
             n: ImportName("typing", n) for n in ("Any", "Protocol", "TYPE_CHECKING")
         }
         bound["Callable"] = ImportName("collections.abc", "Callable")
+        bound["dataclass"] = ImportName("dataclasses", "dataclass")
         given = {item for literal in self._literals.values() for item in literal.imports}
         for item in sorted({*imports.runtime, *imports.typing, *types.imports, *given}, key=str):
             other = bound.setdefault(item.bound, item)
@@ -560,7 +578,7 @@ class _Cut:
             for handle in self.recipe.handles
             for attribute in handle.attributes
             if attribute not in used
-        ]
+        ] + unused(self.recipe, [self.declared[one.name] for one in self.moving])
 
     def _stub_notes(self) -> list[str]:
         return [

@@ -2,6 +2,7 @@
 
     self.core_engine.view.free_pages()     self._view.free_pages()         [[handles]] expressions
     self._put_on_hold(batch)               self._rebalancer.hold(batch)    [[rewrites]]
+    self.args.max_tokens                   self._config.max_tokens         [snapshot]
 
 The largest expression that is declared wins. An attribute chain that is written or deleted as a whole, or
 spread over several lines, is left to the handle of its first attribute.
@@ -72,7 +73,16 @@ def rules(recipe: Recipe) -> tuple[Rule, ...]:
         Rule(spec.before, expression(spec.before), spec.handle, spec.members, optional=False)
         for spec in recipe.rewrites
     ]
-    return (*rewrites, *chains)
+    return (*rewrites, *chains, *_fields(recipe))
+
+
+def _fields(recipe: Recipe) -> Iterator[Rule]:
+    """Reads of what the snapshot holds."""
+    if recipe.snapshot is not None:
+        for path in recipe.snapshot.fields:
+            name = path.rpartition(".")[2]
+            text = f"self.{path}"
+            yield Rule(text, expression(text), recipe.snapshot.name, (name,), optional=True)
 
 
 def unmatched(recipe: Recipe, declared: Iterable[Declared]) -> list[str]:
@@ -89,6 +99,18 @@ def unmatched(recipe: Recipe, declared: Iterable[Declared]) -> list[str]:
         return []
     said = {text for one in found for text in _expressions(one.moving)}
     return [f"rewrites: no moved method says {text}{near(text, said)}" for text in missing]
+
+
+def unused(recipe: Recipe, declared: Iterable[Declared]) -> list[str]:
+    """Remarks on chains and fields that moved code does not have."""
+    found = list(declared)
+    matched = {text for one in found for text in one.matched}
+    missing = [rule for rule in rules(recipe) if rule.optional and rule.text not in matched]
+    said = {text for one in found for text in _expressions(one.moving)} if missing else set()
+    return [
+        f"recipe: {rule.handle} lists {rule.text}, which no moved method uses{near(rule.text, said)}"
+        for rule in missing
+    ]
 
 
 def _expressions(moving: Moving) -> Iterator[str]:

@@ -31,6 +31,10 @@ class Expressions(ast.NodeTransformer):
             path = spec.members if own is None or own.is_worker else (f"_{spec.handle}", *spec.members)
             to = ".".join((f"self._{spec.handle}", *spec.members))
             self._rules[self._spelled(spec.before)] = (to, path, False)
+        for field in recipe.snapshot.fields if recipe.snapshot else ():
+            assert recipe.snapshot is not None
+            kept = (f"_{recipe.snapshot.name}", field.rpartition(".")[2])
+            self._rules[self._spelled(f"self.{field}")] = (".".join(("self", *kept)), kept, True)
         self._from = {self._spelled(text): text for text in self._texts(recipe)}
         self._kinds = {type(expression(text)) for text in self._texts(recipe)}
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -38,7 +42,8 @@ class Expressions(ast.NodeTransformer):
     @staticmethod
     def _texts(recipe: Recipe) -> list[str]:
         chains = [text for handle in recipe.handles for text in handle.expressions]
-        return [*chains, *(spec.before for spec in recipe.rewrites)]
+        fields = [f"self.{path}" for path in recipe.snapshot.fields] if recipe.snapshot else []
+        return [*chains, *fields, *(spec.before for spec in recipe.rewrites)]
 
     @property
     def is_needed(self) -> bool:
@@ -102,42 +107,80 @@ def _lines(node: ast.AST) -> int:
 
 def held(recipe: Recipe) -> frozenset[str]:
     """Attributes of the handler that hold another object than the worker."""
-    return frozenset(f"_{handle.name}" for handle in recipe.handles if not handle.is_worker)
+    names = {handle.name for handle in recipe.handles if not handle.is_worker}
+    names |= {recipe.snapshot.name} if recipe.snapshot else set()
+    return frozenset(f"_{name}" for name in names)
 
 
-def wiring_faults(recipe: Recipe, handler: ast.ClassDef) -> list[str]:
-    """What the constructor, `for_worker` and the getters of the handler do otherwise than the recipe says."""
+def wiring_faults(recipe: Recipe, module: ast.Module) -> list[str]:
+    """What the constructor, `for_worker`, the getters and the snapshot of a handler module do otherwise than
+    the recipe says."""
+    classes = {node.name: node for node in module.body if isinstance(node, ast.ClassDef)}
+    handler = classes[recipe.handler_class]
     found = {node.name: node for node in handler.body if isinstance(node, ast.FunctionDef)}
     start, factory = found.get("__init__"), found.get("for_worker")
     specs = {handle.name: handle for handle in recipe.handles}
     if factory is None:
         return ["it has no for_worker"]
     taken = [arg.arg for arg in start.args.kwonlyargs] if start is not None else []
-    unknown = [name for name in taken if name not in specs]
+    own = recipe.snapshot.name if recipe.snapshot else ""
+    unknown = [name for name in taken if name not in specs and name != own]
     if unknown:
         return [f"the constructor takes {', '.join(unknown)}, which the recipe does not have"]
-    wanted = ["cls(" + ", ".join(f"{name}={_made(recipe, name)}" for name in taken) + ")"]
-    wanted[0] = f"return {wanted[0]}"
-    adapters = sorted({specs[name].adapter for name in taken} - {""})
-    imports = [f"from {a.partition(':')[0]} import {a.partition(':')[2].partition('.')[0]}" for a in adapters]
-    body = factory.body[1 if ast.get_docstring(factory) is not None else 0 :]
     faults = []
-    if [ast.unparse(statement) for statement in body] != [*imports, *wanted]:
+    fields: tuple[str, ...] = ()
+    if recipe.snapshot and own in taken:
+        fields = _snapshot_fields(classes.get(recipe.snapshot.class_name))
+        known = [path.rpartition(".")[2] for path in recipe.snapshot.fields]
+        if not fields or not set(fields) <= set(known):
+            faults.append("the snapshot is not the frozen dataclass that the recipe says")
+            fields = ()
+    read = [name for name in taken if name != own and specs[name].expressions and not specs[name].adapter]
+    made = [f"{n}={_snapshot_made(recipe, fields) if n == own else _made(recipe, n)}" for n in taken]
+    adapters = sorted({specs[name].adapter for name in taken if name != own} - {""})
+    imports = [f"from {a.partition(':')[0]} import {a.partition(':')[2].partition('.')[0]}" for a in adapters]
+    if _body(factory) != [*imports, f"return cls({', '.join(made)})"]:
         faults.append("for_worker does not make the handles as the recipe says")
     if [ast.unparse(d) for d in factory.decorator_list] != ["classmethod"]:
         faults.append("for_worker is no class method")
-    read = [name for name in taken if specs[name].expressions and not specs[name].adapter]
     stores = [f"self._read_{n} = {n}" if n in read else f"self._{n} = {n}" for n in taken]
     if start is not None and [ast.unparse(statement) for statement in start.body] != stores:
         faults.append("the constructor does not keep its handles as they came")
     for name in read:
         getter = found.get(f"_{name}")
-        body = getter.body[1 if ast.get_docstring(getter) is not None else 0 :] if getter is not None else []
-        if [ast.unparse(part) for part in body] != [f"return self._read_{name}()"] or (
-            getter is not None and [ast.unparse(d) for d in getter.decorator_list] != ["property"]
-        ):
+        decorators = [ast.unparse(d) for d in getter.decorator_list] if getter is not None else []
+        if decorators != ["property"] or getter is None or _body(getter) != [f"return self._read_{name}()"]:
             faults.append(f"self._{name} is not read at each use")
     return faults
+
+
+def _body(node: ast.FunctionDef) -> list[str]:
+    """The statements of a function without its docstring."""
+    return [ast.unparse(part) for part in node.body[1 if ast.get_docstring(node) is not None else 0 :]]
+
+
+def _snapshot_fields(node: ast.ClassDef | None) -> tuple[str, ...]:
+    """Names of the fields of a frozen dataclass that has nothing else, () for any other class."""
+    if (
+        node is None
+        or node.bases
+        or [ast.unparse(d) for d in node.decorator_list] != ["dataclass(frozen=True)"]
+    ):
+        return ()
+    body = node.body[1 if ast.get_docstring(node) is not None else 0 :]
+    plain = [
+        part.target.id
+        for part in body
+        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name) and part.value is None
+    ]
+    return tuple(plain) if len(plain) == len(body) else ()
+
+
+def _snapshot_made(recipe: Recipe, fields: tuple[str, ...]) -> str:
+    assert recipe.snapshot is not None
+    paths = {path.rpartition(".")[2]: path for path in recipe.snapshot.fields}
+    given = ", ".join(f"{name}=worker.{paths[name]}" for name in fields)
+    return f"{recipe.snapshot.class_name}({given})"
 
 
 def given_protocols(recipe: Recipe, handler: ast.Module) -> list[ast.ClassDef]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from migration.move.moving import mangled
 from migration.move.names import ImportName, ImportPlan
@@ -59,13 +59,20 @@ def handler_text(
     type_imports: Iterable[ImportName],
     methods: Iterable[str],
     is_first_party: Callable[[str], bool],
+    fields: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """The whole module with LF line ends; `methods` come indented by four spaces."""
+    """The whole module with LF line ends; `methods` come indented by four spaces.
+
+    `fields` are (path from the worker, type) of the snapshot.
+    """
     protocols = [text for handle in handles if (text := protocol_text(handle))]
     methods = list(methods)
     runtime = set(plan.runtime) | {ImportName("typing", "Any")}
     if protocols:
         runtime.add(ImportName("typing", "Protocol"))
+    if fields:
+        runtime.add(ImportName("dataclasses", "dataclass"))
+        protocols.append(_snapshot_text(recipe, fields))
     if any(is_read(handle.spec) for handle in handles):
         runtime.add(ImportName("collections.abc", "Callable"))
     given = {item for handle in handles if handle.literal for item in handle.literal.imports}
@@ -89,25 +96,39 @@ def handler_text(
         head += ["if TYPE_CHECKING:", import_lines(typing, is_first_party, "    ") + "".join(aliases)]
     if plan.logger_lines:
         head += [*(line for _, line in sorted(plan.logger_lines.items())), ""]
-    parts = ["\n".join(head), *protocols, _class_text(recipe, handles, methods)]
+    parts = ["\n".join(head), *protocols, _class_text(recipe, handles, methods, [path for path, _ in fields])]
     return "\n\n".join(part.strip("\n") + "\n" for part in parts)
 
 
-def _class_text(recipe: Recipe, handles: tuple[Handle, ...], methods: list[str]) -> str:
+def _snapshot_text(recipe: Recipe, fields: Sequence[tuple[str, str]]) -> str:
+    """The frozen dataclass of what is read once."""
+    assert recipe.snapshot is not None
+    doc = f"Configuration of a {recipe.source_class}, as it is when a handler is made."
+    lines = "".join(f"    {path.rpartition('.')[2]}: {text}\n" for path, text in fields)
+    return f'@dataclass(frozen=True)\nclass {recipe.snapshot.class_name}:\n    """{doc}"""\n\n{lines}'
+
+
+def _class_text(
+    recipe: Recipe, handles: tuple[Handle, ...], methods: list[str], fields: Sequence[str]
+) -> str:
     parameters = [f"{handle.spec.name}: {_parameter_type(handle)}" for handle in handles]
-    signature = (
-        f"    def __init__({', '.join(['self', *(['*'] if handles else []), *parameters])}) -> None:\n"
-    )
+    stores = "".join(f"        self.{stored(handle.spec)} = {handle.spec.name}\n" for handle in handles)
+    arguments = [f"{handle.spec.name}={made_of(recipe, handle.spec)}" for handle in handles]
+    if fields and (snapshot := recipe.snapshot) is not None:
+        parameters.append(f"{snapshot.name}: {snapshot.class_name}")
+        stores += f"        self._{snapshot.name} = {snapshot.name}\n"
+        values = "".join(f"                {path.rpartition('.')[2]}=worker.{path},\n" for path in fields)
+        arguments.append(f"{snapshot.name}={snapshot.class_name}(\n{values}            )")
+    names = ["self", *(["*"] if parameters else []), *parameters]
+    signature = f"    def __init__({', '.join(names)}) -> None:\n"
     if len(signature) > _WIDTH:
         each = "".join(f"        {parameter},\n" for parameter in parameters)
         signature = f"    def __init__(\n        self,\n        *,\n{each}    ) -> None:\n"
-    stores = "".join(f"        self.{stored(handle.spec)} = {handle.spec.name}\n" for handle in handles)
-    arguments = [f"{handle.spec.name}={made_of(recipe, handle.spec)}" for handle in handles]
     made = f"        return cls({', '.join(arguments)})\n"
-    if len(made) > _WIDTH:
+    if len(made) > _WIDTH or fields:
         views = "".join(f"            {argument},\n" for argument in arguments)
         made = f"        return cls(\n{views}        )\n"
-    plain = all(handle.spec.is_worker for handle in handles)
+    plain = all(handle.spec.is_worker for handle in handles) and not fields
     factory = (
         "    @classmethod\n"
         f"    def for_worker(cls, worker: Any) -> {recipe.handler_class}:\n"
@@ -122,7 +143,7 @@ def _class_text(recipe: Recipe, handles: tuple[Handle, ...], methods: list[str])
     )
     getters = [_getter(handle.spec) for handle in handles if is_read(handle.spec)]
     return f"class {recipe.handler_class}:\n" + "\n".join(
-        [doc, *([signature + stores] if handles else []), factory, *getters, *methods]
+        [doc, *([signature + stores] if parameters else []), factory, *getters, *methods]
     )
 
 

@@ -104,8 +104,7 @@ def prove(
     refusals: list[Refusal] = []
     details: list[MethodProof] = []
     worker_shape = outline(after, recipe.source_class)
-    handler_shape = outline(new, recipe.handler_class)
-    handler_methods = {m.name: m for m in handler_shape.methods}
+    handler_methods = {m.name: m for m in outline(new, recipe.handler_class).methods}
     stubs = _stubs(recipe, worker_shape, moved)
     for one in moved:
         there, stub = handler_methods.get(one.name), stubs.get(one.name)
@@ -143,7 +142,7 @@ def prove(
             )
         )
     given = given_protocols(recipe, new.tree)
-    faults_of_class = [*wiring_faults(recipe, handler_shape.node), *protocol_faults(recipe, given)]
+    faults_of_class = [*wiring_faults(recipe, new.tree), *protocol_faults(recipe, given)]
     refusals += [Refusal("MG202", recipe.handler_class, 0, fault) for fault in faults_of_class]
     untouched = _outside(before, [one.method for one in moved])
     if untouched != _outside(after, list(stubs.values())):

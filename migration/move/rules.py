@@ -58,9 +58,8 @@ def _definition(source: Source, outline: ClassOutline, moving: Moving, recipe: R
             yield "MG006", line, f"@{dotted_name} reads the source of what it decorates"
     if facts.self_name is None and not is_static(node):
         yield "MG010", line, f"{name} takes no positional parameter"
-    reserved = {f"{kind}{handle.name}" for handle in recipe.handles for kind in ("_", "_read_")} | {
-        "for_worker"
-    }
+    names = [handle.name for handle in recipe.handles] + ([recipe.snapshot.name] if recipe.snapshot else [])
+    reserved = {f"{kind}{name}" for name in names for kind in ("_", "_read_")} | {"for_worker"}
     if moving.name in reserved:
         yield "MG019", line, f"{moving.name} is an attribute of the handler itself"
     if recipe.handler_class in parameters(node.args):

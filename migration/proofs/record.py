@@ -25,7 +25,7 @@ from migration.move.proof import MethodProof, Proof
 from migration.phases.cleanup import CleanupPlan
 from migration.phases.gate import GatePlan
 from migration.phases.port import PortPlan
-from migration.recipe import HandleSpec, Recipe, RewriteSpec
+from migration.recipe import HandleSpec, Recipe, RewriteSpec, SnapshotSpec
 
 SCHEMA = 1
 FOLDER = ".migrate"
@@ -213,7 +213,9 @@ def _recipe(entry: Mapping[str, Any]) -> Recipe:
     handles = tuple(HandleSpec(**_tuples(handle)) for handle in entry["handles"])
     rewrites = tuple(RewriteSpec(**rewrite) for rewrite in entry.get("rewrites", ()))
     effects = tuple((method, effect) for method, effect in entry["effects"])
-    return Recipe(**{**_tuples(entry), "handles": handles, "effects": effects, "rewrites": rewrites})
+    snapshot = entry.get("snapshot") and SnapshotSpec(**_tuples(entry["snapshot"]))
+    fields = {"handles": handles, "effects": effects, "rewrites": rewrites, "snapshot": snapshot}
+    return Recipe(**{**_tuples(entry), **fields})
 
 
 def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:

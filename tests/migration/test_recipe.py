@@ -7,7 +7,7 @@ import re
 import pytest
 
 from migration.errors import MigrationError
-from migration.recipe import RewriteSpec, module_name, parse_recipe
+from migration.recipe import RewriteSpec, SnapshotSpec, module_name, parse_recipe
 from migration.slices import load_recipe
 
 GOOD = """
@@ -197,3 +197,31 @@ def test_a_protocol_is_given_once_and_under_its_name():
         parse_recipe(GOOD + DECLARED.replace('doc = "A view."', both), "cache.toml")
     assert "either `protocol_text` or `protocol_from`" in str(error.value)
     assert "line 26: handles[2].protocol_from: it names View, `protocol` says HostView" in str(error.value)
+
+
+SNAPSHOT = '[snapshot]\nname = "config"\nclass = "Config"\nfields = ["args.limit", "size"]\n'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('"config"', '"pools"', "line 22: snapshot.name: a handle is called pools too"),
+        ('"Config"', '"PoolState"', "line 23: snapshot.class: PoolState is the name of another class"),
+        (
+            '"size"',
+            '"args.limit.size", "size"',
+            "line 24: snapshot.fields: args.limit.size and size would both be size",
+        ),
+        ('"size"', '"size()"', "line 24: snapshot.fields: 'self.size()' must be a chain"),
+        ('"size"', '"__size"', "line 24: snapshot.fields: __size is private to the worker"),
+        ('["args.limit", "size"]', "[]", "line 24: snapshot.fields: it has no fields"),
+        ("fields", "feilds", "line 24: snapshot.feilds: unknown entry, did you mean fields?"),
+    ],
+)
+def test_mistakes_in_a_snapshot_have_their_line(old: str, new: str, problem: str):
+    assert parse_recipe(GOOD + SNAPSHOT, "x").snapshot == SnapshotSpec(
+        "config", "Config", ("args.limit", "size")
+    )
+    with pytest.raises(MigrationError) as error:
+        parse_recipe(GOOD + SNAPSHOT.replace(old, new, 1), "cache.toml")
+    assert problem in str(error.value)

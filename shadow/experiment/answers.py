@@ -6,24 +6,20 @@ What cannot be answered stops the candidate; nothing is compared then, and the r
 from __future__ import annotations
 
 import inspect
-from types import FunctionType, MemberDescriptorType
+from types import CoroutineType, FunctionType, MemberDescriptorType, MethodType
 from typing import Any
 
 from shadow.experiment import intercept
 from shadow.experiment.brief import brief
 from shadow.experiment.copies import Bound, Ref, Thaw
 from shadow.experiment.differ import Differ, Difference, Nature
-from shadow.experiment.intercept import Call
+from shadow.experiment.intercept import Call, Stop
 from shadow.experiment.outcome import Raised, Returned
 from shadow.experiment.stage import Stage
-from shadow.experiment.storage import MISSING, held, on_class
+from shadow.experiment.storage import MISSING, held, is_a, on_class
 from shadow.experiment.tape import Op, exception_copy
 from shadow.experiment.transplant import Transplant
 from shadow.experiment.views import RemoteCall, is_remote, real_of, remote_for
-
-
-class Stop(BaseException):
-    """Ends a candidate that asked for something the tape does not hold. Not an Exception: few handlers catch it."""
 
 
 class Answers:
@@ -87,7 +83,7 @@ class Answers:
         if self.set_last(real, name):
             return self.overlay[id(real), name][1]
         found = on_class(cls, name)
-        if found is not None and isinstance(found[1], property):
+        if found is not None and is_a(found[1], property):
             return self.call(real, name, (), {})
         value = self._held(real, name)
         if value is not MISSING:
@@ -97,9 +93,7 @@ class Answers:
                 self.stop(f"reads {cls.__qualname__}.{name} through __getattr__")
             raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}", name=name, obj=None)
         member = found[1]
-        if isinstance(member, FunctionType | staticmethod) or (
-            callable(member) and not isinstance(member, type)
-        ):
+        if is_a(member, FunctionType | staticmethod) or (callable(member) and not is_a(member, type)):
             return RemoteCall(self, real, name)
         if hasattr(type(member), "__get__"):
             self.stop(f"reads {cls.__qualname__}.{name}, a {type(member).__name__}")
@@ -140,7 +134,7 @@ class Answers:
     def write(self, real: Any, name: str, value: Any) -> None:
         """An attribute of a remote is set: only for this candidate to see."""
         found = on_class(type(real), name)
-        if found is not None and not isinstance(found[1], MemberDescriptorType):
+        if found is not None and not is_a(found[1], MemberDescriptorType):
             if hasattr(type(found[1]), "__set__"):
                 self.stop(f"sets {type(real).__qualname__}.{name}, a {type(found[1]).__name__}")
         self.overlay[id(real), name] = (real, value, self.next)
@@ -165,7 +159,7 @@ class Answers:
             self._tape_from_now_on(real, name)
         owner, member = found if found is not None else (cls, None)
         label = intercept.label_of(owner, name)
-        if isinstance(member, staticmethod):
+        if is_a(member, staticmethod):
             return self._replay(label, None, args, kwargs)
         if inspect.iscoroutinefunction(member):
 
@@ -177,7 +171,7 @@ class Answers:
 
     def _tape_from_now_on(self, real: Any, name: str) -> None:
         what = f"{type(real).__qualname__}.{name}"
-        if isinstance(real, FunctionType):
+        if is_a(real, FunctionType):
             self.stop(f"calls the function {real.__qualname__}, which cannot be recorded")
         intercept.tape_class(type(real))
         if not intercept.tape(type(real), name):
@@ -203,7 +197,7 @@ class Answers:
 
     async def through_async(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         answer = self.through(call, args, kwargs)
-        return await answer if inspect.isawaitable(answer) else answer
+        return await answer if is_a(answer, CoroutineType) else answer
 
     def _replay(self, label: str, receiver: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The control's answer to the next call on the tape, if it is this one."""
@@ -243,7 +237,7 @@ def unwrapped(value: Any) -> Any:
     """The live object that a `Ref` stands for; bound methods by name."""
     if type(value) is Ref:
         return value.real
-    if inspect.ismethod(value) or type(value) is RemoteCall:
+    if type(value) in (MethodType, RemoteCall):
         return ("bound method", value.__name__)
     return ("bound method", value.name) if type(value) is Bound else value
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from shadow.experiment.arrays import is_tensor
 from shadow.experiment.bytecode import Use, uses_of
-from shadow.experiment.storage import MISSING, class_dict, mro, on_class
+from shadow.experiment.storage import MISSING, class_dict, is_a, mro, on_class
 from shadow.experiment.trusted import MUTATORS, VOLATILE, verdict_on
 
 #: Set on functions that stand in for others and look after themselves (see `intercept`).
@@ -46,10 +46,11 @@ class Auditor:
     Args:
         tape: takes the dotted name of a module's function that must not run twice, or whose answers change from
             call to call, and sees to it that the control's answers are given to the candidate; False: it cannot.
+        shared: dotted names of classes whose attributes may be set: they are put back (see `class_state`).
     """
 
-    def __init__(self, tape: Callable[[str], bool] = lambda path: False) -> None:
-        self._tape = tape
+    def __init__(self, tape: Callable[[str], bool] = lambda path: False, shared: Iterable[str] = ()) -> None:
+        self._tape, self._shared = tape, frozenset(shared)
         self._left = _MANY
         #: Attribute names that the audited functions use.
         self.names: set[str] = set()
@@ -77,9 +78,9 @@ class Auditor:
         return self._caught(look)
 
     def _function(self, function: Any, owner: type | None = None) -> None:
-        while isinstance(function, MethodType | staticmethod | classmethod):
+        while is_a(function, MethodType | staticmethod | classmethod):
             function = function.__func__
-        if not isinstance(function, FunctionType):
+        if not is_a(function, FunctionType):
             self._c_function(function)
             return
         if "__wrapped__" in vars(function) and INTERCEPTED not in vars(function):
@@ -141,12 +142,12 @@ class Auditor:
             for base in mro(use.defined_in)[1:]:
                 self._class(base)
             return
-        if isinstance(value, ModuleType):
+        if is_a(value, ModuleType):
             path = value.__name__
-            while chain and isinstance(value, ModuleType):
+            while chain and is_a(value, ModuleType):
                 path = f"{value.__name__}.{chain[0]}"
                 value = vars(value).get(chain.pop(0), MISSING)
-            if isinstance(value, ModuleType):
+            if is_a(value, ModuleType):
                 raise _Effect(f"sets {path}.{use.sets}" if use.sets else f"hands on the module {path}")
             if use.sets is None and self._module_function(value, path):
                 return
@@ -156,17 +157,21 @@ class Auditor:
             return
         elif value is MISSING:
             return  # bound nowhere: a NameError, on both sides
-        elif isinstance(value, type):
+        elif is_a(value, type):
             path = f"{value.__module__}.{value.__qualname__}"
         if use.sets is not None:
+            if path in self._shared and not chain:
+                return
             raise _Effect(f"sets {'.'.join((path, *chain))}.{use.sets}")
+        if self._may_change(use, path):
+            raise _Effect(f"gives {path} another name")
         self._value(value, path, chain, looked_at=use.looked_at, stores=stores)
 
     def _module_function(self, value: Any, path: str) -> bool:
         """Whether `path`, looked up in its module at each call, is a function that may be called."""
         if value is MISSING:
             raise _Effect(f"uses {path}")
-        if not callable(value) or isinstance(value, type):
+        if not callable(value) or is_a(value, type):
             return False
         listed = verdict_on(path)
         if path not in VOLATILE and (
@@ -177,16 +182,20 @@ class Auditor:
             raise _Effect(f"calls {path}")
         return True
 
+    def _may_change(self, use: Use, path: str) -> bool:
+        """A class that goes by a local name, whose attributes might be set under it."""
+        return use.kept and not use.chain and is_a(use.value, type) and verdict_on(path) is None
+
     def _value(self, value: Any, path: str, chain: list[str], *, looked_at: bool, stores: bool) -> None:
-        if isinstance(value, FunctionType | MethodType | staticmethod | classmethod | BuiltinFunctionType):
+        if is_a(value, FunctionType | MethodType | staticmethod | classmethod | BuiltinFunctionType):
             self._function(value)
-        elif isinstance(value, type):
+        elif is_a(value, type):
             self._class_use(value, path, chain, looked_at=looked_at, stores=stores)
-        elif isinstance(value, _CONTAINERS):
+        elif is_a(value, _CONTAINERS):
             changed = stores or bool(chain and chain[0] in MUTATORS)
-            if changed and not isinstance(value, tuple | frozenset | MappingProxyType):
+            if changed and not is_a(value, tuple | frozenset | MappingProxyType):
                 raise _Effect(f"may write the module-level {path}")
-            for item in [*(value.values() if isinstance(value, dict | MappingProxyType) else value)][:100]:
+            for item in [*(value.values() if is_a(value, dict | MappingProxyType) else value)][:100]:
                 self._value(item, path, [], looked_at=False, stores=False)
         elif path == "os.environ":
             if stores or (chain and chain[0] in MUTATORS):
@@ -199,15 +208,15 @@ class Auditor:
         elif _is_frozen(value):
             self._class(type(value))
         elif not _is_harmless(value):
-            raise _Effect(f"uses the module-level object {path} ({type(value).__name__})")
+            raise _Effect(f"uses the outer object {path} ({type(value).__name__})")
 
     def _class_use(self, value: type, path: str, chain: list[str], *, looked_at: bool, stores: bool) -> None:
         if verdict_on(path) or (looked_at and not chain):
             return
         found = on_class(value, chain[0]) if chain else None
-        if found is not None and isinstance(found[1], staticmethod | classmethod | FunctionType):
+        if found is not None and is_a(found[1], staticmethod | classmethod | FunctionType):
             self._function(found[1], value)
-        elif found is not None:
+        elif found is not None and path not in self._shared:
             self._value(found[1], f"{path}.{chain[0]}", chain[1:], looked_at=False, stores=stores)
         elif not chain:
             self._class(value)
@@ -215,7 +224,7 @@ class Auditor:
     def _c_function(self, function: Any) -> None:
         owner = getattr(function, "__self__", None)
         module = getattr(function, "__module__", None)
-        if module is None and isinstance(owner, type):
+        if module is None and is_a(owner, type):
             module = owner.__module__
         path = f"{module}.{getattr(function, '__name__', type(function).__name__)}"
         if not verdict_on(path):
@@ -223,7 +232,7 @@ class Auditor:
 
 
 def _is_harmless(value: Any) -> bool:
-    return isinstance(value, _ATOMS) or type(value).__module__.partition(".")[0] in _HARMLESS_TYPES
+    return is_a(value, _ATOMS) or type(value).__module__.partition(".")[0] in _HARMLESS_TYPES
 
 
 def _is_frozen(value: Any) -> bool:
@@ -254,6 +263,6 @@ def written_in(cls: type) -> dict[str, Any]:
 
 def accessors(value: Any) -> Iterable[Any]:
     """The functions behind one entry of a class namespace."""
-    if isinstance(value, property):
+    if is_a(value, property):
         return [part for part in (value.fget, value.fset, value.fdel) if part is not None]
-    return [value] if isinstance(value, FunctionType | staticmethod | classmethod) else []
+    return [value] if is_a(value, FunctionType | staticmethod | classmethod) else []

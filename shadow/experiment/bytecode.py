@@ -43,6 +43,8 @@ class Use:
     sets: str | None
     #: Only looked at (isinstance, an except clause, `is`), not called or handed on.
     looked_at: bool
+    #: Given a local name, under which it may be changed.
+    kept: bool
     #: The class in whose body the function was written, where it asks for it (`super()`, `__class__`).
     defined_in: type | None = None
 
@@ -146,6 +148,9 @@ def _use(steps: list[dis.Instruction], index: int, name: str, value: Any, define
     last, following = steps[index + len(chain)], steps[index + len(chain) + 1 : index + len(chain) + 2]
     after = following[0] if following else None
     sets = after.argval if after is not None and after.opname in ("STORE_ATTR", "DELETE_ATTR") else None
+    if after is not None and after.opname == "COPY":  # `name.attribute += 1` keeps the object for the store
+        sets = next(iter(_chain(steps, index + len(chain) + 1)), None)
+    kept = after is not None and after.opname.startswith(("STORE_FAST", "STORE_DEREF"))
     calls = last.opname == "LOAD_METHOD" or (
         last.opname in ("LOAD_GLOBAL", "LOAD_ATTR")
         and _pushes_null(last, is_global=last.opname == "LOAD_GLOBAL")
@@ -155,7 +160,7 @@ def _use(steps: list[dis.Instruction], index: int, name: str, value: Any, define
         and after is not None
         and (after.opname in _VALUE_USES or (after.opname == "CALL" and after.arg == 2))
     )
-    return Use(name, value, tuple(chain), sets, looked_at, defined_in)
+    return Use(name, value, tuple(chain), sets, looked_at, kept, defined_in)
 
 
 def _pushes_null(step: dis.Instruction, *, is_global: bool) -> bool:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Coroutine, Generator
+from types import CoroutineType
 from typing import Any
 
-from shadow.experiment.answers import Stop
 from shadow.experiment.brief import brief
 from shadow.experiment.deadline import Deadline, Overdue
 from shadow.experiment.differ import Differ, Difference, Nature
-from shadow.experiment.intercept import ACTIVE
+from shadow.experiment.intercept import ACTIVE, Stop
 from shadow.experiment.ledger import Kind
 from shadow.experiment.outcome import Outcome, Raised, Returned, TimedOut
 from shadow.experiment.storage import on_class
@@ -26,7 +25,7 @@ def run(world: World, body: Callable[[], Any], seconds: float) -> Outcome:
     try:
         with Deadline(seconds):
             value = body()
-            return Returned(_driven(world, value) if inspect.iscoroutine(value) else value)
+            return Returned(_driven(world, value) if type(value) is CoroutineType else value)
     except KeyboardInterrupt:
         raise
     except Stop:

@@ -77,6 +77,9 @@ class Differ:
 
     def _differ(self, path: str, nature: Nature, control: Any, candidate: Any) -> None:
         self.compared += 1
+        self._note(path, nature, control, candidate)
+
+    def _note(self, path: str, nature: Nature, control: Any, candidate: Any) -> None:
         self.differences.append(Difference(path, nature, brief(control), brief(candidate)))
 
     def _walk(self, control: Any, candidate: Any, path: str, depth: int) -> None:
@@ -92,21 +95,16 @@ class Differ:
         if control is MISSING or candidate is MISSING:
             self._differ(path, Nature.EXTRA if control is MISSING else Nature.MISSING, control, candidate)
         elif _base(ours) or _base(theirs):
-            self._plain(ours, theirs, path)
+            self.compared += 1
+            if _base(ours) is not _base(theirs):
+                self._note(path, Nature.TYPE, control, candidate)
+            elif _bits(ours) != _bits(theirs):
+                self._note(path, Nature.VALUE, control, candidate)
         else:
             pair = (id(control), id(candidate))
             if pair not in self._seen:
                 self._seen.add(pair)
                 self._compound(control, candidate, path, depth + 1)
-
-    def _plain(self, control: Any, candidate: Any, path: str) -> None:
-        base = _base(control)
-        if base is None or base is not _base(candidate):
-            self._differ(path, Nature.TYPE, control, candidate)
-        elif _bits(base, control) == _bits(base, candidate):
-            self.compared += 1
-        else:
-            self._differ(path, Nature.VALUE, control, candidate)
 
     def _compound(self, control: Any, candidate: Any, path: str, depth: int) -> None:
         ours, theirs = type(control), type(candidate)
@@ -219,14 +217,16 @@ def _base(value: Any) -> type | None:
     return next((base for base in _PLAIN if issubclass(kind, base)), None)
 
 
-def _bits(base: type, value: Any) -> Any:
+def _bits(value: Any) -> Any:
+    """What two values of one plain type must share to be the same."""
+    base = _base(value)
     if base is float:
         return struct.pack("<d", value)
     if base is complex:
         return struct.pack("<dd", value.real, value.imag)
     if base in (range, slice):
         return (value.start, value.stop, value.step)
-    return base(value) if type(value) is not base else value
+    return value if base is None or type(value) is base else base(value)
 
 
 def _declared(cls: type) -> Any:

@@ -15,7 +15,7 @@ from shadow.experiment.flags import Flags
 from shadow.experiment.intercept import ACTIVE
 from shadow.experiment.ledger import SEVERITY, Divergence, Ledger, Summary, Verdict
 from shadow.experiment.outcome import Raised, Returned
-from shadow.experiment.storage import on_class
+from shadow.experiment.storage import is_a, on_class
 
 if TYPE_CHECKING:
     from shadow.experiment.laboratory import Laboratory, Running
@@ -33,6 +33,8 @@ class Gate:
         handler: the handler class. `handler.for_worker(worker)` makes one for a worker, or for a view of it.
         effects: for each gated method, by its name in the handler, what running it twice would do.
         taped: worker attributes whose objects are never copied, but called once and answered from the record.
+        shared: classes, as "package.module.Name", whose attributes the methods set, and which no other thread reads
+            while a gated method runs: the handler gets them as they were before, and they are compared.
         on_divergence: called with each divergence, beside the log and the report.
 
     Raises:
@@ -48,11 +50,12 @@ class Gate:
         effects: Mapping[str, Effect],
         *,
         taped: Iterable[str] = (),
+        shared: Iterable[str] = (),
         on_divergence: Callable[[Divergence], None] | None = None,
     ) -> None:
         self.prefix = prefix
         self._handler, self._effects = handler, dict(effects)
-        self._taped, self._on_divergence = tuple(taped), on_divergence
+        self._taped, self._shared, self._on_divergence = tuple(taped), tuple(shared), on_divergence
         self._declared_skips = frozenset(n for n, effect in self._effects.items() if isinstance(effect, Skip))
         #: Whether anything but the legacy body is to run.
         self.on = False
@@ -122,7 +125,7 @@ class Gate:
         return value
 
     def _target(self, owner: Any, name: str) -> Any:
-        if isinstance(owner, type):
+        if is_a(owner, type):
             legacy = on_class(owner, f"_legacy_{name}")
             if legacy is None or isinstance(legacy[1], staticmethod):
                 return getattr(self._handler, name)
@@ -137,7 +140,13 @@ class Gate:
                 from shadow.experiment.laboratory import Laboratory
 
                 self._laboratory = Laboratory(
-                    self._handler, self._effects, self._taped, self._flags, self._ledger, self._on_divergence
+                    self._handler,
+                    self._effects,
+                    self._taped,
+                    self._shared,
+                    self._flags,
+                    self._ledger,
+                    self._on_divergence,
                 )
             return self._laboratory.begin(owner, name, args, kwargs)
         except KeyboardInterrupt:

@@ -193,6 +193,26 @@ def watch_logging() -> None:
         _undo.append(functools.partial(_restore, logging.Logger, "handle", original, handle))
 
 
+class Stop(BaseException):
+    """Ends a candidate that asked for something the tape does not hold. Not an Exception: few handlers catch it."""
+
+
+def watch_unraisable() -> None:
+    """What a stopped candidate's generators say while they are taken apart is nobody's business."""
+    with _lock:
+        original = sys.unraisablehook
+        if INTERCEPTED in getattr(original, "__dict__", {}):
+            return
+
+        def hook(unraisable: Any) -> None:
+            if unraisable.exc_type is not Stop:
+                original(unraisable)
+
+        vars(hook)[INTERCEPTED] = original
+        sys.unraisablehook = hook
+        _undo.append(functools.partial(_restore, sys, "unraisablehook", original, hook))
+
+
 def remove_all() -> None:
     """Takes every wrapper off again."""
     with _lock:

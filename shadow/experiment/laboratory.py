@@ -14,6 +14,7 @@ from typing import Any
 
 from shadow.experiment import intercept
 from shadow.experiment.audit import FOR_NOW, Auditor, accessors, written_in
+from shadow.experiment.class_state import find_class
 from shadow.experiment.copies import TooLarge
 from shadow.experiment.effects import Effect, Isolated, Pure, Skip
 from shadow.experiment.flags import Flags
@@ -22,7 +23,7 @@ from shadow.experiment.ledger import Divergence, Ledger
 from shadow.experiment.outcome import History, Outcome, Raised
 from shadow.experiment.sampling import Sampler, place_of
 from shadow.experiment.snapshot import Policy
-from shadow.experiment.storage import MISSING, held, mro, on_class
+from shadow.experiment.storage import MISSING, held, is_a, mro, on_class
 from shadow.experiment.tape import Recording
 from shadow.experiment.trial import Method, Trial
 from shadow.experiment.views import Unviewable, view_of
@@ -74,6 +75,7 @@ class Laboratory:
         handler: Any,
         effects: Mapping[str, Effect],
         taped: Iterable[str],
+        shared: Iterable[str],
         flags: Flags,
         ledger: Ledger,
         on_divergence: Callable[[Divergence], None] | None,
@@ -81,13 +83,15 @@ class Laboratory:
         self._handler, self._effects, self._taped = handler, effects, tuple(taped)
         self._flags, self._ledger, self._on_divergence = flags, ledger, on_divergence
         self.sampler = Sampler(flags.rate, flags.budget)
-        self._auditor = Auditor(intercept.tape_function)
+        self._shared = tuple(shared)
+        self._auditor = Auditor(intercept.tape_function, self._shared)
         self._policy = Policy(self._runs_twice, self._fence)
         self._methods: dict[tuple[type | None, str], Method | str] = {}
         intercept.watch_logging()
+        intercept.watch_unraisable()
 
     def _runs_twice(self, value: Any) -> str | None:
-        return self._auditor.cls(value) if isinstance(value, type) else self._auditor.function(value)
+        return self._auditor.cls(value) if is_a(value, type) else self._auditor.function(value)
 
     def _fence(self, cls: type) -> None:
         """Methods of copied objects that must not run twice are recorded like those of a collaborator."""
@@ -143,7 +147,7 @@ class Laboratory:
             return "isolation not proved; tried again ever less often"
         if _is_capturing():
             return "a CUDA graph is being captured"
-        worker = None if isinstance(owner, type) else owner
+        worker = None if is_a(owner, type) else owner
         taped = [held(worker, name) for name in self._taped] if worker is not None else []
         try:
             running.trial = Trial(
@@ -153,13 +157,14 @@ class Laboratory:
                 args,
                 kwargs,
                 taped=[value for value in taped if value is not None and value is not MISSING],
+                shared=[find_class(path) for path in self._shared],
             )
         except TooLarge as error:
             return f"too large: {error}"
         return None
 
     def _method(self, owner: Any, name: str, effect: Pure | Isolated) -> Method | str:
-        cls = owner if isinstance(owner, type) else type(owner)
+        cls = owner if is_a(owner, type) else type(owner)
         key = (cls, name)
         if key not in self._methods:
             known = self._known(owner, cls, name, effect)
@@ -173,9 +178,9 @@ class Laboratory:
         found, moved = on_class(cls, f"_legacy_{name}"), on_class(self._handler, name)
         if found is None or moved is None:
             raise LookupError(f"{cls.__name__}._legacy_{name} or {self._handler.__name__}.{name} is missing")
-        if isinstance(owner, type) and not isinstance(found[1], staticmethod):
+        if is_a(owner, type) and not isinstance(found[1], staticmethod):
             return "a class method: the state of a class cannot be copied"
-        auditor = Auditor(intercept.tape_function)
+        auditor = Auditor(intercept.tape_function, self._shared)
         reason = auditor.function(found[1], cls) or auditor.function(moved[1], self._handler)
         if reason is not None:
             return f"cannot run twice: {reason}"
@@ -183,7 +188,7 @@ class Laboratory:
             for function in accessors((on_class(cls, helper) or (None, None))[1]):
                 auditor.function(function, cls)
         handler, legacy = self._handler, f"_legacy_{name}"
-        if isinstance(owner, type):
+        if is_a(owner, type):
             return Method(
                 name,
                 effect,

@@ -121,7 +121,9 @@ class Ledger:
     def called(self, method: str) -> int:
         """Counts a call; its number."""
         with self._lock:
-            count = self.methods.setdefault(method, MethodCount())
+            count = self.methods.get(method)
+            if count is None:
+                count = self.methods[method] = MethodCount()
             count.calls += 1
             return count.calls
 

@@ -60,6 +60,12 @@ class Snapshot(Copier):
         for value in keep:
             super()._remember(value, Ref(value))
 
+    def copy(self, value: Any) -> Any:
+        copied = super().copy(value)
+        if self._whole and type(copied) is Ref and id(value) not in self._kept:
+            raise _NotData  # met before, and not copied then either
+        return copied
+
     def is_ref(self, value: Any) -> bool:
         """Whether this very object was met and not copied."""
         found = self._memo.get(id(value))

@@ -15,6 +15,11 @@ _TYPE_DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
 
 
+def is_a(value: Any, kinds: Any) -> bool:
+    """`isinstance` that does not ask the value for its `__class__`."""
+    return issubclass(type(value), kinds)
+
+
 def class_dict(cls: type) -> Any:
     """The namespace of `cls` itself, without its bases."""
     return _TYPE_DICT.__get__(cls)
@@ -90,14 +95,25 @@ def store(value: Any, name: str, item: Any) -> None:
 def items_of(value: Any) -> Iterator[Any]:
     """The items of a list, tuple, set, frozenset or deque, past an `__iter__` of a subclass."""
     for base in (list, tuple, set, frozenset, deque):
-        if issubclass(type(value), base):
+        if is_a(value, base):
             return iter(base.__iter__(value))
     raise TypeError(f"{type(value).__name__} is no container of items")
 
 
+_class_names: dict[type, tuple[int, dict[str, type]]] = {}
+
+
 def class_data(cls: type) -> dict[str, Any]:
     """What an instance could change in place through its class: lists, dicts and other values of the class body."""
-    found: dict[str, Any] = {}
+    size = sum(len(class_dict(klass)) for klass in mro(cls))
+    known = _class_names.get(cls)
+    if known is None or known[0] != size:
+        known = _class_names[cls] = (size, _data_names(cls))
+    return {name: class_dict(klass).get(name) for name, klass in known[1].items()}
+
+
+def _data_names(cls: type) -> dict[str, type]:
+    found: dict[str, type] = {}
     hidden: set[str] = set()
     for klass in mro(cls):
         for name, value in class_dict(klass).items():
@@ -107,6 +123,6 @@ def class_data(cls: type) -> dict[str, Any]:
                 and not (name.startswith("__") and name.endswith("__"))
             ):
                 hidden.add(name)
-                if not hasattr(type(value), "__get__") and not issubclass(type(value), type):
-                    found[name] = value
+                if not hasattr(type(value), "__get__") and not is_a(value, type):
+                    found[name] = klass
     return found

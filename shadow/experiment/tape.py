@@ -44,6 +44,7 @@ class Recorder:
         keep: live objects that are never copied, the worker among them.
         snapshot: the state that the candidate will start from; results are added to it.
         met: told of each object in an answer that is not copied.
+        lazy: nothing was copied beforehand.
     """
 
     def __init__(
@@ -52,7 +53,10 @@ class Recorder:
         keep: list[Any],
         snapshot: Snapshot,
         met: Callable[[Any], None] = lambda value: None,
+        *,
+        lazy: bool = False,
     ) -> None:
+        self.lazy = lazy
         self.ops: list[Op] = []
         #: What went wrong while recording; the tape is then worth nothing.
         self.broken: BaseException | None = None
@@ -108,7 +112,9 @@ class Recorder:
             return False
         if not call.receives or not args:
             return True
-        if not self.snapshot.knows(args[0]):
+        if self.lazy:
+            self.snapshot.take(args[0])  # nothing was looked at beforehand
+        elif not self.snapshot.knows(args[0]):
             return False  # made by the control itself: the candidate makes and calls its own
         return self.snapshot.is_ref(args[0]) or call.fenced is not None
 

@@ -8,7 +8,7 @@ and the method is not compared; likewise a difference of the handler that the le
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
 from typing import Any
@@ -17,6 +17,7 @@ from shadow.experiment import intercept
 from shadow.experiment.answers import spelled, unwrapped
 from shadow.experiment.audit import Auditor, accessors
 from shadow.experiment.candidate import Finding, compare_outcomes, handed_out, run
+from shadow.experiment.class_state import ClassState
 from shadow.experiment.copies import Ref, TooLarge
 from shadow.experiment.differ import Differ, Difference, Nature
 from shadow.experiment.effects import Isolated, Pure
@@ -80,6 +81,7 @@ class Trial:
     Args:
         owner: the worker, None for a static method.
         taped: live objects that are not to be copied.
+        shared: classes whose attributes the method may set.
 
     Raises:
         TooLarge: the arguments are more than is worth copying.
@@ -94,18 +96,20 @@ class Trial:
         kwargs: dict[str, Any],
         *,
         taped: list[Any],
+        shared: Iterable[type] = (),
     ) -> None:
         self._method, self._owner = method, owner
         self._args, self._kwargs = args, kwargs
         keep = [value for value in (owner, *taped) if value is not None]
         snapshot = Snapshot(policy, keep)
-        self.recorder = Recorder(policy, keep, snapshot, self._watch)
         # Pure methods are looked at now and then as if they were not.
         lazy = not method.isolated and method.proved and method.compared & (method.compared - 1) != 0
+        self.recorder = Recorder(policy, keep, snapshot, self._watch, lazy=lazy)
         self._stage = Stage(owner, snapshot, self.recorder, method.auditor, method.lessons, lazy)
         self._copies = snapshot.take((args, kwargs))
         if owner is not None:
             self._copy_state()
+        self._classes = ClassState(shared, snapshot)
         for value, copied in snapshot.pairs():
             if type(copied) is Ref:
                 self._watch(value)
@@ -156,6 +160,7 @@ class Trial:
         self._timeout = timeout
         after = self._after = Randomness()
         self.recorder.look(own=True)
+        self._classes.control_ended()
         try:
             return self._examine(control, interleaved)
         finally:
@@ -233,7 +238,8 @@ class Trial:
         world = World(self._stage)
         args, kwargs = world.thaw(self._copies)
         self._before.restore()
-        outcome = run(world, lambda: side(world.view, args, kwargs), self._timeout)
+        with self._classes.set_for(world) as left:
+            outcome = run(world, lambda: side(world.view, args, kwargs), self._timeout)
         drawn = Randomness()
         if world.unsound is not None:
             return _Seen(unusable=world.unsound)
@@ -257,6 +263,7 @@ class Trial:
             differ.compare(self._kwargs, kwargs, "kwargs")
             findings += [(Kind.ARGUMENT, difference) for difference in differ.taken()]
             world.compare_state(differ)
+            self._classes.compare(left, differ)
             differ.compare(self._after.states(), drawn.states(), "random generators")
             findings += [(Kind.STATE, difference) for difference in differ.taken()]
         if differ.cut and not findings:

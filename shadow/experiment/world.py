@@ -9,10 +9,11 @@ from collections.abc import Callable
 from types import MemberDescriptorType
 from typing import Any
 
-from shadow.experiment.answers import Answers, Stop
+from shadow.experiment.answers import Answers
 from shadow.experiment.audit import accessors
 from shadow.experiment.copies import Ref
 from shadow.experiment.differ import Differ
+from shadow.experiment.intercept import Stop
 from shadow.experiment.stage import Stage
 from shadow.experiment.storage import MISSING, class_data, held, on_class, stored
 from shadow.experiment.views import view_of

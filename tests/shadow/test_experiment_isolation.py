@@ -464,6 +464,54 @@ def test_state_of_the_class_body_is_copied_too() -> None:
     assert only(gate).path == "self.registry['a']"
 
 
+class Wrapper:
+    """State that a worker keeps on a class."""
+
+    phase = "idle"
+    rows: ClassVar[list[int]] = []
+
+
+def test_state_on_a_class_that_the_gate_names_is_put_back_and_compared() -> None:
+    def act(self: Any) -> Any:
+        before = Wrapper.phase
+        Wrapper.phase = "decode"
+        Wrapper.rows = [*Wrapper.rows, self.count]
+        Wrapper.callback = lambda: self
+        return before
+
+    def act_wrongly(self: Any) -> Any:
+        before = Wrapper.phase
+        Wrapper.phase = "decode"
+        Wrapper.rows = [*Wrapper.rows, self.worker.count + 1]
+        return before
+
+    worker, gate = gated(act, lambda self: act(self.worker), shared=[f"{__name__}.Wrapper"])
+    try:
+        assert worker.act() == "idle"
+        assert_equal(gate)
+        callback = Wrapper.callback
+        worker, gate = gated(act, act_wrongly, shared=[f"{__name__}.Wrapper"])
+        assert worker.act() == "decode"
+        assert Wrapper.phase == "decode"
+        assert Wrapper.rows == [0, 0]
+        assert Wrapper.callback is not callback
+        assert Wrapper.callback() is worker
+        assert [found.path for found in gate.divergences] == ["Wrapper.rows[1]"], gate.summary().line()
+    finally:
+        Wrapper.phase, Wrapper.rows = "idle", []
+
+
+def test_state_on_a_class_that_the_gate_does_not_name_is_never_touched() -> None:
+    def act(self: Any) -> None:
+        Wrapper.phase = "decode"
+
+    worker, gate = gated(act, lambda self: act(self.worker))
+    worker.act()
+    Wrapper.phase = "idle"
+    ((reason, _),) = gate.summary().skipped
+    assert reason.endswith(f"act sets {__name__}.Wrapper.phase")
+
+
 def test_a_dropped_write_to_a_collaborators_attribute_is_found() -> None:
     def act(self: Any) -> None:
         self.pool.owner = self.count
@@ -538,8 +586,9 @@ def test_live_counters_are_read_once_for_both() -> None:
     worker, gate = gated(
         lambda self: self.clock.now, lambda self: self.worker.clock.now, Pure(), base=Ticking
     )
-    assert [worker.act(), worker.act()] == [1, 2]
-    assert_equal(gate, 2)
+    assert [worker.act() for _ in range(9)] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert_equal(gate, 9)
+    assert not gate.notes
 
 
 def test_a_method_that_differs_from_itself_is_not_compared_and_not_passed() -> None:

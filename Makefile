@@ -60,6 +60,9 @@ lint: setup
 	@$(BIN)/mypy
 
 bench: setup
+	@echo "==> migrate against LibCST and typer, whole processes, ratios within this run"
+	@$(PYTEST) benchmarks -s -p no:cacheprovider $(ARGS)
+	@echo "==> decode throughput against Hugging Face generate"
 	@$(BIN)/batchgen bench --model smollm2 --batch 16
 
 ci: lint test

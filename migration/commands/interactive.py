@@ -54,8 +54,10 @@ def choose(plan: CutPlan, ask: Callable[[str], str] = input) -> tuple[str, ...]:
 
 
 def _show(old: tuple[bytes, ...], new: tuple[bytes, ...]) -> None:
-    texts = [[line.decode("utf-8", "replace").rstrip("\r\n") for line in lines] for lines in (old, new)]
-    for line in difflib.unified_diff(*texts, "in the class", "in the handler", n=2, lineterm=""):
+    before, after = (
+        [line.decode("utf-8", "replace").rstrip("\r\n") for line in lines] for lines in (old, new)
+    )
+    for line in difflib.unified_diff(before, after, "in the class", "in the handler", n=2, lineterm=""):
         render.line(line)
 
 

@@ -7,6 +7,7 @@ import argparse
 import gc
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
@@ -39,12 +40,15 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Console entry point."""
     arguments = _parser().parse_args(argv)
     # Loaded only now, so that --help and usage errors stay quick.
+    from migration.code.depth import deep_trees
     from migration.errors import MigrationError
 
+    warnings.simplefilter("ignore", SyntaxWarning)  # about the code that is read, for its authors
     # A run makes a million small objects that live to its end: looking for garbage among them is in vain.
     gc.set_threshold(200_000, 20, 100)
     try:
-        sys.exit(import_module(f"migration.commands.{arguments.command}").run(arguments))
+        with deep_trees():
+            sys.exit(import_module(f"migration.commands.{arguments.command}").run(arguments))
     except MigrationError as error:
         print(f"migrate: {error.code} {error}\n  way out: {error.way_out}", file=sys.stderr)
         sys.exit(ERROR)

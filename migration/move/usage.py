@@ -31,7 +31,7 @@ def overrides(tree: Tree, recipe: Recipe, methods: Collection[str]) -> tuple[Ove
             continue
         try:
             module = ast.parse(data)
-        except (SyntaxError, ValueError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
         for node in ast.walk(module):
             found += _overrides_at(node, path, recipe.source_class, methods)

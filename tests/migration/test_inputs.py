@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -307,6 +308,51 @@ def test_a_folder_without_init_files():
     outcome = plan_cut(RECIPE, tree)
     assert isinstance(outcome, CutPlan)
     assert [change.path for change in outcome.changes] == [RECIPE.target_file, RECIPE.source_file]
+
+
+def test_files_beside_it_that_cannot_be_read_do_not_stop_a_cut():
+    """They are looked through for replacements of moved methods; nothing can be learnt from these."""
+    others = {
+        "broken": b"Worker.text = (",
+        "newer": b"type text = int\nworker.text = 1\n",
+        "deep": b"worker.text = " + b"not " * 20_000 + b"1\n",
+        "long": b"text = " + b"+".join([b"1"] * 9_000) + b"\n",
+        "null": b"text = '\0'\n",
+        "latin": b"x = '\xe9'\nworker.text = 1\n",
+        "two": b"print 'text'\n",
+    }
+    files = {f"app/{name}.py": data for name, data in others.items()}
+    outcome = plan_cut(RECIPE, DictTree({RECIPE.source_file: TEXT.encode(), **files}))
+    assert isinstance(outcome, CutPlan), outcome
+
+
+def test_warnings_about_the_code_that_is_read_are_its_authors(tmp_path: Path):
+    path = on_disk("two spaces", tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"if times:", b"if times is not 0:"))
+    recipe = str(tmp_path / "cache.toml")
+    line = [
+        "-W",
+        "default",
+        "-c",
+        "from migration.cli import main; main()",
+        "port",
+        recipe,
+        "--cut",
+        "--check",
+    ]
+    run = subprocess.run(
+        [sys.executable, *line, "--root", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stderr) == (1, "")
+
+
+def test_inventory_of_deeply_nested_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    branches = "".join(f"        elif x == {i}: return {i}\n" for i in range(700))
+    path = tmp_path / "deep.py"
+    path.write_text(f"class A:\n    def f(self, x):\n        if x: pass\n{branches}", encoding="utf-8")
+    with pytest.raises(SystemExit) as stop:
+        main(["inventory", str(path)])
+    assert stop.value.code == 0 and "703" in capsys.readouterr().out
 
 
 # What cannot be read: one line that says where, what, and what to do.

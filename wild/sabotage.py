@@ -15,25 +15,23 @@ def moved_methods(source: str, class_name: str) -> tuple[str, ...]:
 
 
 def broken(source: str, class_name: str, method: str) -> str:
-    """The module with every definition of `class_name.method` raising as its first act.
+    """The module with `class_name.method` raising as its first act, its docstring untouched.
 
     Raises LookupError when no such method moved there.
     """
-    bodies = [node.body for node in _methods(source, class_name) if node.name == method]
-    if not bodies:
+    found = [node.body for node in _methods(source, class_name) if node.name == method]
+    if not found:
         raise LookupError(f"{class_name} has no method {method}")
+    body = found[-1]
+    first = body[1] if _is_docstring(body[0]) and len(body) > 1 else body[0]
     lines = source.splitlines(keepends=True)
-    for body in sorted(bodies, key=lambda statements: statements[0].lineno, reverse=True):
-        first = body[0]
-        if _is_docstring(first) and len(body) > 1:
-            first = body[1]
-        row = min([first.lineno, *(d.lineno for d in getattr(first, "decorator_list", ()))]) - 1
-        # ast counts columns in UTF-8 bytes.
-        lead = lines[row].encode()[: first.col_offset].decode()
-        if lead.strip():
-            lines[row] = f"{lead}{BROKEN}; {lines[row][len(lead) :]}"
-        else:
-            lines.insert(row, f"{lead}{BROKEN}\n")
+    row = min([first.lineno, *(d.lineno for d in getattr(first, "decorator_list", ()))]) - 1
+    # ast counts columns in UTF-8 bytes.
+    lead = lines[row].encode()[: first.col_offset].decode()
+    if lead.strip():
+        lines[row] = f"{lead}{BROKEN}; {lines[row][len(lead) :]}"
+    else:
+        lines.insert(row, f"{lead}{BROKEN}\n")
     return "".join(lines)
 
 

@@ -203,10 +203,13 @@ def test_a_test_that_is_gone_or_new_is_a_difference(tmp_path: Path) -> None:
 )
 def test_sabotage_is_the_first_act_of_the_method_and_touches_no_other(body: str) -> None:
     other = "    def n(self):\n        return 2\n"
+    source = f"class H:\n{other}{body}"
     space: dict[str, type] = {}
-    exec(broken(f"class H:\n{other}{body}", "H", "m"), space)
+    exec(broken(source, "H", "m"), space)
     handler = space["H"]()  # type: ignore[misc]
     assert handler.n() == 2
+    if "Doc." in body:
+        assert handler.m.__doc__ == "Doc.", "a test that looks at the docstring must not notice"
     with pytest.raises(AssertionError, match="broken on purpose"):
         result = handler.m()
         result.send(None)

@@ -13,7 +13,6 @@ from rich.table import Table
 
 from migration.errors import CATALOGUE, Refusal
 from migration.move.cut import CutClean, CutOutcome, CutPlan
-from migration.survey.inventory import Inventory, MethodReport
 
 if TYPE_CHECKING:
     from migration.inverse.inline import InlinePlan
@@ -29,80 +28,6 @@ def as_json(value: Any) -> None:
 def line(text: str) -> None:
     """One line of plain text, never folded."""
     Console().print(text, soft_wrap=True, highlight=False, markup=False)
-
-
-def inventory(found: Inventory) -> None:
-    console = Console()
-    others = f" (also here: {', '.join(found.other_classes)})" if found.other_classes else ""
-    lines = found.last_line - found.first_line + 1
-    console.print(
-        f"[bold]{found.class_name}[/] in {escape(found.path)}: {lines} lines{others}",
-        soft_wrap=True,
-        highlight=False,
-    )
-    sections = Table(
-        "section", "lines", "methods", "lines in methods", title="Sections", title_justify="left"
-    )
-    for section in found.sections:
-        title = escape(section.title) if section.title else "[dim](no banner)[/]"
-        span = f"{section.first_line}-{section.last_line}"
-        sections.add_row(title, span, str(section.methods), str(section.method_lines))
-    console.print(sections)
-    methods = Table(title="Methods")
-    methods.add_column("method", no_wrap=True)
-    for name in ("line", "length", "reads", "writes", "calls"):
-        methods.add_column(name, justify="right", no_wrap=True)
-    methods.add_column("worth knowing", overflow="fold", ratio=1)
-    methods.title_justify = "left"
-    section_title: str | None = ""
-    for method in found.methods:
-        if method.section != section_title:
-            section_title = method.section
-            methods.add_section()
-            methods.add_row(f"[bold]{escape(section_title or '(no banner)')}[/]")
-        counts = (len(method.reads), len(method.writes), len(method.calls))
-        methods.add_row(
-            method.name,
-            str(method.first_line),
-            str(method.lines),
-            *(str(count or "") for count in counts),
-            escape("; ".join(_hazards(method))),
-        )
-    console.print(methods)
-    duplicates = sorted({method.name for method in found.methods if method.other_definitions})
-    console.print(
-        f"{len(found.methods)} methods, {len(found.attributes)} attributes, "
-        f"{len(found.lazy_attributes)} created outside __init__, {len(duplicates)} defined more than once",
-        soft_wrap=True,
-        highlight=False,
-    )
-    if found.lazy_attributes:
-        console.print(
-            "created outside __init__: " + ", ".join(found.lazy_attributes), soft_wrap=True, highlight=False
-        )
-
-
-def _hazards(method: MethodReport) -> list[str]:
-    notes: list[str] = []
-    if method.other_definitions:
-        notes.append("also defined at line " + ", ".join(map(str, method.other_definitions)))
-    if method.creates_lazily:
-        notes.append("creates " + ", ".join(method.creates_lazily))
-    kinds: dict[str, list[str]] = {}
-    for item in method.reflection:
-        kinds.setdefault(item.kind, []).append(item.attribute or f"line {item.line}")
-    notes += [f"{kind} {', '.join(dict.fromkeys(names))}" for kind, names in kinds.items()]
-    if method.method_references:
-        notes.append("passes " + ", ".join(method.method_references))
-    if method.nested_over_self:
-        notes.append("closes over self: " + ", ".join(method.nested_over_self))
-    if method.self_escapes:
-        notes.append("bare self at line " + ", ".join(map(str, method.self_escapes)))
-    if method.collectives:
-        notes.append("collective " + ", ".join(f"{name}:{line}" for name, line in method.collectives))
-    if method.environment:
-        notes.append("env " + ", ".join(f"{name}:{line}" for name, line in method.environment))
-    return notes
 
 
 def outcome(found: CutOutcome, *, written: bool) -> None:

@@ -35,7 +35,8 @@ def near_duplicates(names: Iterable[str]) -> tuple[NearDuplicate, ...]:
                     first, second, "underscores" if inside else "leading underscore"
                 )
     for first, second in _one_letter_apart([name for name in distinct if len(name) >= LONG_NAME]):
-        found.setdefault((first, second), NearDuplicate(first, second, "one letter"))
+        if {first.lstrip("_")[:3], second.lstrip("_")[:3]} != {"get", "set"}:
+            found.setdefault((first, second), NearDuplicate(first, second, "one letter"))
     return tuple(sorted(found.values()))
 
 

@@ -177,6 +177,8 @@ class _Prover:
                 return _Claim("depends", f"__init__ makes it on some ways only ({_places(sites)})")
             nones = ", once as None" if any(site.value == "None" for site in sites) else ""
             return _Claim("depends", f"absent until it is made by {_places(sites)}{nones}")
+        if world.kin.too_many:
+            return _Claim("depends", f"the class does not make it; {world.kin.too_many} subclasses may")
         if (foreign := next(world.elsewhere(name, "store"), None)) is not None:
             return _Claim("depends", f"may be made outside the class ({_place(foreign)})")
         obstacles = (*world.blind_spots, *world.risks("adds"), *world.hooks("__getattr__"), *world.escapes)
@@ -196,7 +198,16 @@ def _place(site: Site) -> str:
 
 
 def _places(sites: Sequence[Site], shown: int = 3) -> str:
-    said = list(dict.fromkeys(f"{site.where}, line {site.line}" for site in sites))
+    """`setup, lines 3 and 5; reset, line 9`"""
+    lines: dict[str, list[int]] = {}
+    for site in sites:
+        if site.line not in lines.setdefault(site.where, []):
+            lines[site.where].append(site.line)
+    said = [
+        f"{where}, line{'s' * (len(found) > 1)} {' and '.join(map(str, found[:2]))}"
+        + " and more" * (len(found) > 2)
+        for where, found in lines.items()
+    ]
     more = f" and {len(said) - shown} more" if len(said) > shown else ""
     return "; ".join(said[:shown]) + more
 

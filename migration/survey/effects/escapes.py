@@ -10,6 +10,8 @@ from migration.code.facts import dotted, parameters
 from migration.code.structure import FunctionNode
 from migration.survey.effects.scopes import children
 
+#: What these do with their first argument is no escape.
+_LOOK_ONLY = frozenset(("hasattr", "getattr", "setattr", "delattr", "type", "isinstance", "id", "super"))
 _NESTED = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 
 
@@ -68,9 +70,11 @@ def _ways(node: ast.AST, how: str, names: frozenset[str]) -> Iterator[tuple[ast.
         on_self = isinstance(node.func, ast.Attribute) and getattr(node.func.value, "id", None) in names
         if not on_self:
             yield node.func, "called"
+        if function == "super":
+            return
         called = function or f"{getattr(node.func, 'attr', 'a call')}()"
         arguments: list[ast.AST] = list(node.args)
-        if function in ("hasattr", "getattr", "setattr", "delattr") and _is_self(node, names):
+        if function in _LOOK_ONLY and _is_self(node, names):
             arguments = arguments[1:]
         for argument in arguments:
             yield argument, f"argument of {called}"

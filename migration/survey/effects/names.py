@@ -70,8 +70,10 @@ def is_collective(name: str, origin: str | None) -> bool:
     if origin is not None and origin.startswith(_DISTRIBUTED):
         last = origin.rpartition(".")[2]
         return not last.startswith(("get_", "is_", "set_")) and not last[:1].isupper()
-    last = name.rpartition(".")[2]
-    return last in _BY_NAME or last.endswith(("_all_reduce", "_all_gather", "_reduce_scatter"))
+    lasts = {path.rpartition(".")[2] for path in (name, origin or name)}
+    return any(
+        last in _BY_NAME or last.endswith(("_all_reduce", "_all_gather", "_reduce_scatter")) for last in lasts
+    )
 
 
 def is_environment_module(origin: str) -> bool:

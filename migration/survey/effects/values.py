@@ -80,5 +80,9 @@ class Effects:
     #: attributes of self whose value is changed in place, with the line
     mutates: list[tuple[str, int]] = field(default_factory=list)
     super_calls: list[str] = field(default_factory=list)
+    #: the method itself has a yield
+    yields: bool = False
+    #: where `self.x: T` stands without a value: it makes nothing
+    bare_annotations: set[tuple[int, int]] = field(default_factory=set)
     #: names of the module itself that the method uses
     names: set[str] = field(default_factory=set)

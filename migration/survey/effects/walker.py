@@ -14,6 +14,7 @@ from migration.survey.effects.recorder import literal
 from migration.survey.effects.scopes import Owner, Scope, children
 from migration.survey.effects.values import (
     Effects,
+    EnvironmentUse,
     Holder,
     How,
     LocalImport,
@@ -35,6 +36,15 @@ def method_effects(
     walker = _Walker(owner, owner.scope(node))
     walker.block(node.body)
     return walker.found
+
+
+def environment_at_import(body: list[ast.stmt], module: ModuleNames, class_name: str) -> list[EnvironmentUse]:
+    """The environment as module-level or class-level code uses it; functions and classes are not entered."""
+    owner = Owner(module, class_name, None, on_class=False)
+    walker = _Walker(owner, Scope(owner, None, {}))
+    code = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    walker.block(statement for statement in body if not isinstance(statement, code))
+    return walker.found.environment
 
 
 class _Walker(Reads):
@@ -106,6 +116,10 @@ class _Walker(Reads):
             self._all((case.pattern, case.guard))
             self._branch(case.body)
 
+    def _yield(self, node: ast.Yield | ast.YieldFrom) -> None:
+        self.found.yields = self.found.yields or self.scope.outer is None
+        self._all((node.value,))
+
     def _bool_op(self, node: ast.BoolOp) -> None:
         self.visit(node.values[0])
         self._maybe(node.values[1:])
@@ -147,6 +161,9 @@ class _Walker(Reads):
         if node.value is not None:
             self.visit(node.value)
             self._store(node.target, "set")
+        elif isinstance(node.target, ast.Attribute):
+            holder = node.target.value
+            self.found.bare_annotations.add((holder.lineno, holder.col_offset))
 
     def _augmented(self, node: ast.AugAssign) -> None:
         self.visit(node.value)
@@ -172,8 +189,10 @@ class _Walker(Reads):
                 self._state("global", "", target.id, how, target.lineno)
         elif isinstance(target, ast.Attribute):
             meaning = self._meaning(target.value)
-            if meaning is not None and (meaning.place != "self" or meaning.path):
+            if meaning is not None and (meaning.place, meaning.path) != ("self", ""):
                 self._place(meaning, target.attr, how, target.lineno)
+            elif meaning is not None and target.attr == "__class__":
+                self._state("object", "self", "__class__", how, target.lineno)
             self.visit(target.value)
         elif isinstance(target, ast.Subscript):
             self._changed(target.value, "item", literal(target.slice), target.lineno)
@@ -222,5 +241,7 @@ _DISPATCH: dict[type[ast.AST], Callable[[_Walker, Any], None]] = {
     ast.Try: _Walker._try,
     ast.TryStar: _Walker._try,
     ast.While: _Walker._if,
+    ast.Yield: _Walker._yield,
+    ast.YieldFrom: _Walker._yield,
     ast.withitem: _Walker._with_item,
 }

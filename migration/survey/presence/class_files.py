@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,6 +49,14 @@ class Module:
     @cached_property
     def uses(self) -> ModuleUses:
         return module_uses(self.tree)
+
+    def may_store(self, name: str) -> bool:
+        """Whether any code of the file assigns an attribute of that name, on whatever object."""
+        # Where every mention is a call, nothing is assigned: that spares the look at the tree.
+        word = re.escape(name.encode())
+        if re.search(rb"\.\s*%b\b(?!\s*\()|[\"']%b[\"']" % (word, word), self.data) is None:
+            return False
+        return name in self.uses.stored
 
     @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
 from migration.survey.presence.class_files import ClassFiles, KnownClass, Module
@@ -20,6 +21,8 @@ _TRIVIAL = frozenset(
         "typing_extensions.Protocol",
     )
 )
+#: More subclasses than these take too long to look at.
+MOST_SUBCLASSES = 500
 _HEADER = re.compile(rb"^[ \t]*class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
 _WORD = re.compile(rb"\w+")
 _RENAMED = re.compile(rb"\b(\w+)[ \t]+as[ \t]+(\w+)")
@@ -35,9 +38,19 @@ class Hierarchy:
         self.order, self.unknown_bases = _order(files, self.owner)
 
     @cached_property
+    def _headers(self) -> Headers:
+        return _headers(self.files, self.owner.name)
+
+    @cached_property
+    def too_many(self) -> int:
+        """How many subclasses there may be by name, where that is more than can be looked at; else 0."""
+        reached = self._headers.below(self.owner.name)
+        return len(reached) if len(reached) > MOST_SUBCLASSES else 0
+
+    @cached_property
     def subclasses(self) -> tuple[KnownClass, ...]:
-        """Searched in every file of the tree. None where a base is unknown: nothing is claimed then."""
-        return () if self.unknown_bases else _subclasses(self.files, self.owner)
+        """Searched in every file of the tree; none where there are too many."""
+        return () if self.too_many else _subclasses(self.files, self.owner, self._headers)
 
     @cached_property
     def _mixins(self) -> tuple[tuple[KnownClass, ...], tuple[str, ...]]:
@@ -114,13 +127,12 @@ def _merge(sequences: list[list[KnownClass]]) -> list[KnownClass]:
     return merged
 
 
-def _subclasses(files: ClassFiles, owner: KnownClass) -> tuple[KnownClass, ...]:
-    headers = _headers(files, owner.name)
+def _subclasses(files: ClassFiles, owner: KnownClass, headers: Headers) -> tuple[KnownClass, ...]:
     found: dict[int, KnownClass] = {}
     waiting = [owner]
     while waiting:
         base = waiting.pop()
-        for path in headers.get(base.name, ()):
+        for path in sorted({path for path, _ in headers.derived.get(base.name, ())}):
             module = files.module(path)
             if module is None:
                 continue
@@ -132,19 +144,36 @@ def _subclasses(files: ClassFiles, owner: KnownClass) -> tuple[KnownClass, ...]:
     return tuple(found.values())
 
 
-def _headers(files: ClassFiles, name: str) -> dict[str, list[str]]:
-    """Base name -> files with a class statement that names it; `as` renames of the class count too."""
-    found: dict[str, set[str]] = defaultdict(set)
+@dataclass(frozen=True)
+class Headers:
+    """Base name -> (file, class) for each class statement of the tree that names it."""
+
+    derived: dict[str, set[tuple[str, str]]]
+
+    def below(self, name: str) -> set[tuple[str, str]]:
+        """All classes that may derive from `name`, as far as names tell."""
+        reached: set[tuple[str, str]] = set()
+        waiting = [name]
+        while waiting:
+            fresh = self.derived.get(waiting.pop(), set()) - reached
+            reached |= fresh
+            waiting += {derived for _, derived in fresh}
+        return reached
+
+
+def _headers(files: ClassFiles, name: str) -> Headers:
+    """Found in the text; `import W as V` makes V count as W for the class `name`."""
+    found: dict[str, set[tuple[str, str]]] = defaultdict(set)
     word = name.encode()
     for path, data in files.texts.items():
+        renamed = {new for old, new in _RENAMED.findall(data) if old == word} if word in data else ()
         for match in _HEADER.finditer(data):
             for base in _WORD.findall(match[2]):
-                found[base.decode("utf-8", "replace")].add(path)
-        if word in data:
-            for original, renamed in _RENAMED.findall(data):
-                if original == word and renamed.decode("utf-8", "replace") in found:
-                    found[name].add(path)
-    return {base: sorted(paths) for base, paths in found.items()}
+                entry = (path, match[1].decode("utf-8", "replace"))
+                found[base.decode("utf-8", "replace")].add(entry)
+                if base in renamed:
+                    found[name].add(entry)
+    return Headers(dict(found))
 
 
 def _class_nodes(module: Module) -> Iterator[ast.ClassDef]:

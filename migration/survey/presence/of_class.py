@@ -79,7 +79,7 @@ class ClassPresence:
         """What `self.name(...)` runs on any object of the class; None where that is not certain."""
         if any(name in known.body.bindings for known in self.kin.outside):
             return None
-        if any(name in known.module.uses.stored for known in self.kin.all):
+        if any(known.module.may_store(name) for known in self.kin.all):
             return None
         for known in self.kin.order:
             if name in known.body.bindings:

@@ -81,6 +81,8 @@ class World:
         """What may make any claim about an attribute of the class wrong; of subclasses only the first."""
         found = list(_hidden_by(self.kin.order))
         found += [f"base class {name} is not in the tree" for name in self.kin.unknown_bases]
+        if self.kin.too_many:
+            found.append(f"{self.kin.too_many} subclasses are too many to look at")
         for known, function, trace in self.own:
             found += [
                 f"{known.name}.{function.name} changes the class of the object in line {risk.line}"
@@ -212,7 +214,7 @@ class World:
         """Uses on objects that may be ours, outside the methods of the kin; files are parsed as asked for."""
         kin = dict.fromkeys(known.module.path for known in self.kin.all)
         others: Iterator[str] = iter(())
-        if in_tree and not self.kin.unknown_bases:
+        if in_tree:
             word = name.encode()
             others = (path for path, data in self.files.texts.items() if word in data and path not in kin)
         for path in itertools.chain(kin, others):

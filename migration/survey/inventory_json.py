@@ -1,0 +1,22 @@
+"""The inventory as JSON. docs/inventory.md describes it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from migration.survey.presence.findings import HasattrFinding
+from migration.survey.reports import Inventory
+
+#: Raised when a field changes its meaning or goes away; new fields do not raise it.
+SCHEMA = 1
+
+
+def inventory_json(found: Inventory, findings: Sequence[HasattrFinding] | None = None) -> dict[str, Any]:
+    """Ready for `json.dumps`; `findings` is what the hasattr prover says, None where it was not asked."""
+    value = {"schema": SCHEMA, **dataclasses.asdict(found)}
+    value["class"] = value.pop("class_name")
+    if findings is not None:
+        value["hasattr"] = [dataclasses.asdict(finding) for finding in findings]
+    return value

@@ -19,6 +19,8 @@ from migration.code.literals import Field, Unreadable, read_literals
 GUESSED = sys.version_info < (3, 12)
 _WORD = rb"[A-Za-z_\x80-\xff][\w\x80-\xff]*"
 _DOTTED = re.compile(rb"[ \t]*(" + _WORD + rb"(?:\." + _WORD + rb")*)[ \t]*")
+#: An Interpolation of a t-string has the attributes of a FormattedValue.
+_FIELDS = (ast.FormattedValue, getattr(ast, "Interpolation", ast.FormattedValue))
 _FORMATTED = tuple(getattr(ast, name) for name in ("JoinedStr", "TemplateStr") if hasattr(ast, name))
 
 
@@ -72,12 +74,12 @@ def _outermost(tree: ast.Module, lines: list[int]) -> Iterator[ast.JoinedStr]:
                 stack.append(child)
 
 
-def labelled_fields(node: ast.AST, places: Places) -> tuple[ast.expr, ...]:
+def labelled_fields(node: ast.AST, places: Places) -> tuple[ast.FormattedValue, ...]:
     """The fields below `node` that show their own source text: `{x=}`, and every field of a t-string.
 
     Positions must be exact. One that cannot be read back is taken to show all that is in it.
     """
-    found: list[ast.expr] = []
+    found: list[ast.FormattedValue] = []
     stack: list[ast.AST] = [node]
     while stack:
         current = stack.pop()
@@ -87,7 +89,7 @@ def labelled_fields(node: ast.AST, places: Places) -> tuple[ast.expr, ...]:
         try:
             pairs = _read(current, places)
         except Unreadable:
-            found += [part for part in ast.walk(current) if isinstance(part, ast.expr)]
+            found += [part for part in ast.walk(current) if isinstance(part, _FIELDS)]
             continue
         template = not isinstance(current, ast.JoinedStr)
         found += (value for value, field in pairs if field.labelled or template)
@@ -95,7 +97,7 @@ def labelled_fields(node: ast.AST, places: Places) -> tuple[ast.expr, ...]:
     return tuple(found)
 
 
-_Pair = tuple[ast.FormattedValue, Field]  # an Interpolation of a t-string has the same attributes
+_Pair = tuple[ast.FormattedValue, Field]
 
 
 def _read(joined: ast.expr, places: Places) -> list[_Pair]:

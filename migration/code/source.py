@@ -102,7 +102,7 @@ class Source:
             self.offset(node.lineno, node.col_offset) : self.offset(node.end_lineno, node.end_col_offset)
         ]
 
-    def labelled_fields(self, node: ast.expr | ast.stmt) -> tuple[ast.expr, ...]:
+    def labelled_fields(self, node: ast.expr | ast.stmt) -> tuple[ast.FormattedValue, ...]:
         """The fields below a node of `tree` that show their own source: `{x=}`, all of a t-string."""
         decorators = getattr(node, "decorator_list", ())
         first = min(part.lineno for part in (node, *decorators))

@@ -74,6 +74,21 @@ class SnapshotSpec:
 
 
 @dataclass(frozen=True)
+class AdapterEntry:
+    """An adapter class to be written: the Protocol of `handle` on the class `wraps` (`module:Class`).
+
+    `members` are (member of the Protocol, name in the wrapped class, ((parameter of the member, parameter of
+    the wrapped method), ...)); a member that is not listed keeps its name.
+    """
+
+    handle: str
+    name: str
+    file: str
+    wraps: str
+    members: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = ()
+
+
+@dataclass(frozen=True)
 class Recipe:
     name: str
     source_file: str
@@ -105,6 +120,11 @@ class Recipe:
     planned: Mapping[str, str] = field(default_factory=dict, hash=False)
     rewrites: tuple[RewriteSpec, ...] = ()
     snapshot: SnapshotSpec | None = None
+    adapters: tuple[AdapterEntry, ...] = ()
+    #: File of `migrate trace` that types what the class leaves open, "" for none.
+    types: str = ""
+    #: File for strict fakes of the Protocols, "" for none.
+    fakes: str = ""
     #: Only a part of the slice: what the recipe declares need not occur in it.
     partial: bool = False
 
@@ -115,6 +135,12 @@ class Recipe:
     @property
     def target_module(self) -> str:
         return module_name(self.target_file, self.import_root)
+
+    @property
+    def generated(self) -> tuple[str, ...]:
+        """Files that the slice adds beside the handler module."""
+        adapters = dict.fromkeys(adapter.file for adapter in self.adapters)
+        return (*adapters, *([self.fakes] if self.fakes else []))
 
     @property
     def what(self) -> str:
@@ -160,7 +186,10 @@ def parse_recipe(text: str, where: str) -> Recipe:
     if found := problems(text, data):
         raise MigrationError("MG401", f"{where}: {found}")
     source, target = data["source"], data["target"]
-    specs = [_handle(entry) for entry in data.get("handles", ())]
+    adapters = tuple(map(_adapter, data.get("adapters", ())))
+    root = source.get("import_root", "")
+    made = {one.handle: f"{module_name(one.file, root)}:{one.name}" for one in adapters}
+    specs = [_handle(entry, made) for entry in data.get("handles", ())]
     if not any(spec.rest for spec in specs):
         specs.append(host_handle(source["class"]))
     return Recipe(
@@ -185,10 +214,22 @@ def parse_recipe(text: str, where: str) -> Recipe:
         budget=data.get("port", {}).get("budget", 0),
         rewrites=tuple(map(rewrite_spec, data.get("rewrites", ()))),
         snapshot=_snapshot(data.get("snapshot")),
+        adapters=adapters,
+        types=target.get("types", ""),
+        fakes=target.get("fakes", ""),
     )
 
 
-def _handle(entry: Mapping[str, Any]) -> HandleSpec:
+def _adapter(entry: Mapping[str, Any]) -> AdapterEntry:
+    members = []
+    for member, to in entry.get("members", {}).items():
+        found: Mapping[str, Any] = {"name": to} if isinstance(to, str) else to
+        parameters = tuple(found.get("parameters", {}).items())
+        members.append((member, found.get("name", member), parameters))
+    return AdapterEntry(entry["handle"], entry["name"], entry["file"], entry["wraps"], tuple(members))
+
+
+def _handle(entry: Mapping[str, Any], adapters: Mapping[str, str]) -> HandleSpec:
     return HandleSpec(
         entry["name"],
         entry["protocol"],
@@ -196,7 +237,7 @@ def _handle(entry: Mapping[str, Any]) -> HandleSpec:
         tuple(entry.get("attributes", ())),
         entry.get("rest", False),
         tuple(map(normal, entry.get("expressions", ()))),
-        entry.get("adapter", ""),
+        entry.get("adapter", "") or adapters.get(entry["name"], ""),
         textwrap.dedent(entry.get("protocol_text", "")).strip("\n"),
         entry.get("protocol_from", ""),
     )

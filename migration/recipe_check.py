@@ -27,6 +27,7 @@ TABLES: Final[dict[str, dict[str, type]]] = {
         "handles?": list,
         "rewrites?": list,
         "snapshot?": dict,
+        "adapters?": list,
         "planned?": dict,
         "gate?": dict,
         "port?": dict,
@@ -40,7 +41,15 @@ TABLES: Final[dict[str, dict[str, type]]] = {
         "decorators?": list,
         "import_root?": str,
     },
-    "target": {"file": str, "class": str, "late_bound?": list, "siblings?": str, "docstrings?": bool},
+    "target": {
+        "file": str,
+        "class": str,
+        "late_bound?": list,
+        "siblings?": str,
+        "docstrings?": bool,
+        "types?": str,
+        "fakes?": str,
+    },
     "handles": {
         "name": str,
         "protocol": str,
@@ -54,6 +63,7 @@ TABLES: Final[dict[str, dict[str, type]]] = {
     },
     "snapshot": {"name": str, "class": str, "fields": list},
     "rewrites": {"from": str, "to": str},
+    "adapters": {"handle": str, "name": str, "file": str, "wraps": str, "members?": dict},
     "planned": {"bodies": dict},
     "gate": {"prefix?": str, "effects?": dict, "taped?": list},
     "port": {"budget?": int},
@@ -97,6 +107,7 @@ def problems(text: str, data: Mapping[str, Any]) -> Problems:
     if not found:
         checker.rewrites()
         checker.snapshot()
+        checker.adapters()
     return found
 
 
@@ -297,6 +308,55 @@ class _Checker:
                 self.add("snapshot.fields", f"self.{path} is declared otherwise too")
             if any(part.startswith("__") and not part.endswith("__") for part in path.split(".")):
                 self.add("snapshot.fields", f"{path} is private to the worker")
+
+    def adapters(self) -> None:
+        """Files that are written beside the handler module."""
+        handles = {handle["name"]: handle for handle in self.data.get("handles", ())}
+        target = self.data["target"]
+        if target.get("fakes"):
+            self._path("target.fakes", target["fakes"])
+        files = {target["file"], self.data["source"]["file"]}
+        seen: set[str] = set()
+        for index, entry in enumerate(self.data.get("adapters", ())):
+            where = f"adapters[{index}]"
+            handle = handles.get(entry["handle"])
+            if handle is None:
+                self.add(
+                    f"{where}.handle",
+                    f"no handle is called {entry['handle']}{near(entry['handle'], handles)}",
+                )
+            elif handle.get("adapter"):
+                self.add(f"{where}.handle", f"{entry['handle']} names an adapter already")
+            elif not handle.get("expressions"):
+                self.add(
+                    f"{where}.handle", f"{entry['handle']} has no `expressions`: there is nothing to wrap"
+                )
+            if entry["handle"] in seen:
+                self.add(f"{where}.handle", f"{entry['handle']} has two adapters")
+            seen.add(entry["handle"])
+            self._identifier(f"{where}.name", entry["name"])
+            self._path(f"{where}.file", entry["file"])
+            if entry["file"] in files:
+                self.add(f"{where}.file", f"{entry['file']} is taken")
+            files.add(entry["file"])
+            self._dotted(f"{where}.wraps", entry["wraps"])
+            for member, to in entry.get("members", {}).items():
+                self._member(f"{where}.members.{member}", to)
+        if target.get("fakes") in files:
+            self.add("target.fakes", f"{target['fakes']} is taken")
+
+    def _member(self, where: str, to: Any) -> None:
+        """`member = "name"`, or `member = { name = "name", parameters = { own = "wrapped" } }`."""
+        if isinstance(to, str):
+            self._identifier(where, to)
+        elif not isinstance(to, dict) or not isinstance(to.get("name", ""), str):
+            self.add(where, "must be a name, or a table of `name` and `parameters`")
+        else:
+            for key in to.keys() - {"name", "parameters"}:
+                self.add(f"{where}.{key}", f"unknown entry{near(key, ['name', 'parameters'])}")
+            parameters = to.get("parameters", {})
+            if not isinstance(parameters, dict) or not all(isinstance(v, str) for v in parameters.values()):
+                self.add(f"{where}.parameters", "must be a table of parameter = parameter")
 
     def _target(self, where: str, parts: tuple[str, ...], names: list[str]) -> None:
         if parts[0] not in names:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from migration.recipe import SCHEMA, HandleSpec, Recipe
+from migration.recipe import SCHEMA, AdapterEntry, HandleSpec, Recipe, SnapshotSpec
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
@@ -43,14 +43,19 @@ def recipe_text(recipe: Recipe, comments: Comments | None = None) -> str:
         target.append(_list("late_bound", recipe.late_bound))
     if recipe.docstrings:
         target.append("docstrings = true")
+    beside = (("types", recipe.types), ("fakes", recipe.fakes))
+    target += [_entry(key, value) for key, value in beside if value]
+    written = {adapter.handle for adapter in recipe.adapters}
     gate = [_entry("prefix", recipe.gate_prefix)] if recipe.gate_prefix else []
     gate += [_list("taped", recipe.taped)] if recipe.taped else []
     parts = [
         [*(_comment(line) for line in said.head), f"schema = {SCHEMA}", _entry("name", recipe.name)],
         ["[source]", *source],
         ["[target]", *target],
-        *(_handle(handle) for handle in recipe.handles),
+        *(_handle(handle, handle.name in written) for handle in recipe.handles),
         *(["[[rewrites]]", _entry("from", r.before), _entry("to", r.after)] for r in recipe.rewrites),
+        _snapshot(recipe.snapshot) if recipe.snapshot else [],
+        *(_adapter(adapter) for adapter in recipe.adapters),
         ["[gate]", *gate] if gate else [],
         ["[gate.effects]", *_table(recipe.effects)] if recipe.effects else [],
         ["[port]", f"budget = {recipe.budget}"] if recipe.budget else [],
@@ -59,20 +64,44 @@ def recipe_text(recipe: Recipe, comments: Comments | None = None) -> str:
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def _handle(handle: HandleSpec) -> list[str]:
+def _snapshot(snapshot: SnapshotSpec) -> list[str]:
+    head = [_entry("name", snapshot.name), _entry("class", snapshot.class_name)]
+    return ["[snapshot]", *head, _list("fields", snapshot.fields)]
+
+
+def _adapter(adapter: AdapterEntry) -> list[str]:
+    entries = (("handle", adapter.handle), ("name", adapter.name), ("file", adapter.file))
+    lines = ["[[adapters]]", *(_entry(key, value) for key, value in (*entries, ("wraps", adapter.wraps)))]
+    lines += ["", "[adapters.members]"] if adapter.members else []
+    for member, to, parameters in adapter.members:
+        value = _string(to)
+        if parameters:
+            value = f"{{ name = {value}, parameters = {{ {', '.join(_table(parameters))} }} }}"
+        lines.append(f"{_key(member)} = {value}")
+    return lines
+
+
+def _handle(handle: HandleSpec, adapter_is_written: bool) -> list[str]:
     lines = ["[[handles]]", _entry("name", handle.name), _entry("protocol", handle.protocol)]
     lines.append(_entry("doc", handle.doc))
     if handle.attributes:
         lines.append(_list("attributes", handle.attributes))
     if handle.expressions:
         lines.append(_list("expressions", handle.expressions))
-    given = (("adapter", handle.adapter), ("protocol_from", handle.protocol_from))
+    given = (
+        ("adapter", "" if adapter_is_written else handle.adapter),
+        ("protocol_from", handle.protocol_from),
+    )
     lines += [_entry(key, value) for key, value in (*given, ("protocol_text", handle.protocol_text)) if value]
     return [*lines, "rest = true"] if handle.rest else lines
 
 
 def _table(items: Iterable[tuple[str, str]]) -> list[str]:
-    return [_entry(key if _BARE_KEY.fullmatch(key) else _string(key), value) for key, value in items]
+    return [_entry(_key(key), value) for key, value in items]
+
+
+def _key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else _string(key)
 
 
 def _entry(key: str, value: str) -> str:

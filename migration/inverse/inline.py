@@ -54,6 +54,10 @@ def plan_inline(tree: Tree, proof: ProofFile) -> InlinePlan | InlineRefused:
     ):
         return _refused("MG111", recipe.target_file, "cut again, its methods would differ from what they are")
     changes = [FileChange(recipe.target_file, handler, None), *_created(tree, proof)]
+    written = {change.path: change.after for change in again.changes}
+    for path in recipe.generated:
+        if (data := tree.read(path)) is not None and data == written.get(path):
+            changes.append(FileChange(path, data, None))
     changes.append(FileChange(recipe.source_file, worker, folded.worker))
     if (own := tree.read(proof.path)) is not None:
         changes.append(FileChange(proof.path, own, None))

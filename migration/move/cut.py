@@ -19,6 +19,7 @@ from migration.code.structure import ClassOutline, Method, Section, outline
 from migration.code.tree import OverlayTree, Tree
 from migration.errors import MigrationError, Refusal
 from migration.ledger.change import FileChange
+from migration.move.beside import beside
 from migration.move.body import body_edits, super_calls
 from migration.move.declared import Declared, declare, mark, unmatched, unused
 from migration.move.handler_module import handler_text, import_lines
@@ -39,6 +40,7 @@ from migration.move.protocols import Handle, MemberTypes, handles
 from migration.move.rewrite import moved_text, stub_text
 from migration.move.rules import method_refusals
 from migration.move.snapshot import snapshot_refusals, used_fields
+from migration.move.traced import traced_types
 from migration.move.usage import Mentions, overrides
 from migration.recipe import Recipe
 
@@ -281,11 +283,13 @@ class _Cut:
 
     def plan(self) -> CutOutcome:
         recipe, source, imports = self.recipe, self.source, self.imports
-        types = MemberTypes(self.shape, self.facts, self.names)
+        types = MemberTypes(self.shape, self.facts, self.names, traced_types(recipe, self.tree))
         always = any(super_calls(one) for one in self.moving)
         found = handles(recipe, self._uses, types, literals=self._literals, always=always)
         handler = self._handler(found, types)
+        others, misfit = beside(recipe, self.tree, handler, source.eol, self._is_first_party)
         refusals = [
+            *misfit,
             *imports.refusals,
             *self._name_clashes(found, types),
             *self._cycle(handler),
@@ -306,7 +310,7 @@ class _Cut:
             imports.lazy_names,
             self._moved_words,
         )
-        changes = [FileChange(recipe.target_file, None, handler), *self._packages()]
+        changes = [FileChange(recipe.target_file, None, handler), *self._packages(), *others]
         changes.append(FileChange(recipe.source_file, source.raw, source.restore(worker)))
         after = Result(worker, handler, imports.lazy, imports.late, self.alias, tuple(removed))
         outcome = prove(recipe, source, self.moving, after)
@@ -518,8 +522,9 @@ class _Cut:
     def _packages(self) -> list[FileChange]:
         """`__init__.py` for the folders that the target adds to a regular package."""
         found: list[FileChange] = []
-        folders = [str(p) for p in PurePosixPath(self.recipe.target_file).parents if p.name]
-        for folder in reversed(folders):
+        files = (self.recipe.target_file, *self.recipe.generated)
+        folders = [str(p) for file in files for p in reversed(PurePosixPath(file).parents) if p.name]
+        for folder in dict.fromkeys(folders):
             parent = str(PurePosixPath(folder).parent)
             regular = parent != "." and (
                 self.tree.read(f"{parent}/__init__.py") is not None

@@ -15,8 +15,10 @@ from migration.move.literal import Literal, literal_members
 from migration.move.members import Member
 from migration.move.moving import mangled
 from migration.move.names import ImportName, ModuleNames, type_names
+from migration.move.traced import with_trace
 from migration.move.used_members import used_member
 from migration.recipe import HandleSpec, Recipe
+from migration.trace.types import Traced, TracedTypes
 
 _LITERALS = {int: "int", str: "str", float: "float", bool: "bool", bytes: "bytes", type(None): "None"}
 _DISPLAYS: dict[type[ast.expr], str] = {
@@ -46,10 +48,18 @@ class Handle:
 
 
 class MemberTypes:
-    """What the class body says about the type of each attribute."""
+    """What the class body says about the type of each attribute, and a trace where the class leaves it open."""
 
-    def __init__(self, outline: ClassOutline, facts: Mapping[int, MethodFacts], names: ModuleNames) -> None:
+    def __init__(
+        self,
+        outline: ClassOutline,
+        facts: Mapping[int, MethodFacts],
+        names: ModuleNames,
+        traced: TracedTypes | None = None,
+    ) -> None:
         self.names = names
+        self._traced = traced
+        self._seen: list[str] = []
         self.imports: set[ImportName] = set()
         self._needs: dict[str, set[ImportName]] = {}
         self._annotated: dict[str, ast.expr] = {}
@@ -105,7 +115,17 @@ class MemberTypes:
         return name in self._writes and not declared
 
     def of(self, name: str) -> tuple[str, str]:
-        """(type text, evidence) of an attribute; Any when the class does not say."""
+        """(type text, evidence) of an attribute; Any when neither class nor trace says."""
+        return self._filled(*self._of(name), self._traced.type_of(name) if self._traced else None)
+
+    def _filled(self, text: str, evidence: str, traced: Traced | None) -> tuple[str, str]:
+        text, found, imports = with_trace(text, evidence, traced, self.names)
+        self.imports |= imports
+        if traced is not None and found == traced.evidence:
+            self._seen.append(found)
+        return text, found
+
+    def _of(self, name: str) -> tuple[str, str]:
         if name in self._annotated:
             text = self._importable(self._annotated[name])
             return self._written(text), "annotation" if text else "annotation is not importable"
@@ -164,38 +184,44 @@ class MemberTypes:
     def signature(self, node: FunctionNode, indent: str, name: str, width: int = 110) -> str:
         """`def` lines of a Protocol method with the exact parameters; what is not annotated is Any."""
         head = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
-        parts = self._parameters(node.args, typed_first=is_static(node))
+        parts = self._parameters(node, typed_first=is_static(node))
         if is_static(node):
             parts.insert(0, "self")
         plain = is_static(node) or not node.decorator_list  # any other decorator may change what comes back
         result = self._written(self._importable(node.returns) if node.returns and plain else None)
+        if plain and node.returns is None:
+            result, _ = self._filled(result, "", self._traced.return_of(node.name) if self._traced else None)
         line = f"{indent}{head} {name}({', '.join(parts)}) -> {result}: ..."
         if len(line) <= width:
             return line
         inner = "".join(f"{indent}    {part},\n" for part in parts)
         return f"{indent}{head} {name}(\n{inner}{indent}) -> {result}: ..."
 
-    def _parameters(self, arguments: ast.arguments, *, typed_first: bool) -> list[str]:
+    def _parameters(self, node: FunctionNode, *, typed_first: bool) -> list[str]:
+        arguments = node.args
         positional = [*arguments.posonlyargs, *arguments.args]
         first_default = len(positional) - len(arguments.defaults)
         parts: list[str] = []
         for index, arg in enumerate(positional):
-            text = self._parameter(arg) if index or typed_first else arg.arg
+            text = self._parameter(node, arg) if index or typed_first else arg.arg
             parts.append(text + (" = ..." if index >= first_default else ""))
             if index + 1 == len(arguments.posonlyargs):
                 parts.append("/")
         if arguments.vararg:
-            parts.append("*" + self._parameter(arguments.vararg))
+            parts.append("*" + self._parameter(node, arguments.vararg, "*"))
         elif arguments.kwonlyargs:
             parts.append("*")
         for arg, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-            parts.append(self._parameter(arg) + (" = ..." if default is not None else ""))
+            parts.append(self._parameter(node, arg) + (" = ..." if default is not None else ""))
         if arguments.kwarg:
-            parts.append("**" + self._parameter(arguments.kwarg))
+            parts.append("**" + self._parameter(node, arguments.kwarg, "**"))
         return parts
 
-    def _parameter(self, arg: ast.arg) -> str:
-        return f"{arg.arg}: {self._written(self._importable(arg.annotation) if arg.annotation else None)}"
+    def _parameter(self, node: FunctionNode, arg: ast.arg, stars: str = "") -> str:
+        text = self._written(self._importable(arg.annotation) if arg.annotation else None)
+        if arg.annotation is None and self._traced is not None:
+            text, _ = self._filled(text, "", self._traced.parameter_of(node.name, stars + arg.arg))
+        return f"{arg.arg}: {text}"
 
     def member(self, name: str, uses: Iterable[tuple[str, SelfUse]]) -> Member:
         """The Protocol member for all uses of one attribute."""
@@ -207,12 +233,16 @@ class MemberTypes:
         decorators = [dotted(d) for d in node.decorator_list] if node is not None else []
         is_property = any(decorator.endswith("property") for decorator in decorators)
         if node is not None and not written and not is_property:
-            return Member(name, self.signature(node, "    ", name), False, False, "definition", used_by)
+            self._seen.clear()
+            text = self.signature(node, "    ", name)
+            evidence = ", ".join(["definition", *dict.fromkeys(self._seen)])
+            return Member(name, text, False, False, evidence, used_by)
         if node is not None and is_property:
             text, evidence = (
                 self._written(self._importable(node.returns) if node.returns else None),
                 "property",
             )
+            text, evidence = self._filled(text, evidence, self._traced.type_of(own) if self._traced else None)
         else:
             text, evidence = self.of(own)
         body = f"    {name}: {text}" if written else f"    @property\n    def {name}(self) -> {text}: ..."

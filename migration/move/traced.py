@@ -4,12 +4,36 @@ from __future__ import annotations
 
 import ast
 import builtins
+import json
 
+from migration.code.tree import Tree
+from migration.errors import MigrationError
 from migration.move.names import ImportName, ModuleNames
-from migration.trace.types import Traced
+from migration.recipe import Recipe
+from migration.trace.types import Traced, TracedTypes, parse_types
 
 #: Every handler module binds these itself.
 _TAKEN = frozenset({"Any", "Protocol", "TYPE_CHECKING"})
+
+
+def traced_types(recipe: Recipe, tree: Tree) -> TracedTypes | None:
+    """What the recipe's `types` say of its class, None where it names no such file.
+
+    MG303, MG521, MG524 where the file, its schema or the class is not there.
+    """
+    if not recipe.types:
+        return None
+    data = tree.read(recipe.types)
+    if data is None:
+        raise MigrationError("MG303", f"{recipe.types} does not exist (slice {recipe.name})")
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        raise MigrationError("MG521", f"{recipe.types}: {error}") from error
+    classes = document.get("classes") if isinstance(document, dict) else None
+    alone = isinstance(classes, dict) and len(classes) == 1
+    class_path = None if alone else f"{recipe.source_module}:{recipe.source_class}"
+    return parse_types(document, class_path, recipe.types)
 
 
 def spelled(traced: Traced, names: ModuleNames) -> tuple[str, frozenset[ImportName]] | None:

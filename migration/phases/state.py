@@ -50,7 +50,7 @@ def ungated(recipe: Recipe, source: Source) -> bytes:
 
 def cut_anew(recipe: Recipe, tree: Tree, worker: bytes) -> CutOutcome:
     """The cut of `worker` as if the handler had never been written."""
-    rest = WithoutFiles(tree, frozenset((recipe.target_file,)))
+    rest = WithoutFiles(tree, frozenset((recipe.target_file, *recipe.generated)))
     return plan_cut(recipe, OverlayTree(rest, {recipe.source_file: worker}))
 
 

@@ -25,7 +25,7 @@ from migration.move.proof import MethodProof, Proof
 from migration.phases.cleanup import CleanupPlan
 from migration.phases.gate import GatePlan
 from migration.phases.port import PortPlan
-from migration.recipe import HandleSpec, Recipe, RewriteSpec, SnapshotSpec
+from migration.recipe import AdapterEntry, HandleSpec, Recipe, RewriteSpec, SnapshotSpec
 
 SCHEMA = 1
 FOLDER = ".migrate"
@@ -214,8 +214,23 @@ def _recipe(entry: Mapping[str, Any]) -> Recipe:
     rewrites = tuple(RewriteSpec(**rewrite) for rewrite in entry.get("rewrites", ()))
     effects = tuple((method, effect) for method, effect in entry["effects"])
     snapshot = entry.get("snapshot") and SnapshotSpec(**_tuples(entry["snapshot"]))
-    fields = {"handles": handles, "effects": effects, "rewrites": rewrites, "snapshot": snapshot}
+    adapters = tuple(_adapter(adapter) for adapter in entry.get("adapters", ()))
+    fields = {
+        "handles": handles,
+        "effects": effects,
+        "rewrites": rewrites,
+        "snapshot": snapshot,
+        "adapters": adapters,
+    }
     return Recipe(**{**_tuples(entry), **fields})
+
+
+def _adapter(entry: Mapping[str, Any]) -> AdapterEntry:
+    members = tuple(
+        (member, to, tuple((own, wrapped) for own, wrapped in parameters))
+        for member, to, parameters in entry["members"]
+    )
+    return AdapterEntry(**{**entry, "members": members})
 
 
 def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:

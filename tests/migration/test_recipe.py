@@ -225,3 +225,54 @@ def test_mistakes_in_a_snapshot_have_their_line(old: str, new: str, problem: str
     with pytest.raises(MigrationError) as error:
         parse_recipe(GOOD + SNAPSHOT.replace(old, new, 1), "cache.toml")
     assert problem in str(error.value)
+
+
+ADAPTER = """
+[[adapters]]
+handle = "view"
+name = "ViewBackend"
+file = "app/backends/view.py"
+wraps = "app.views:View"
+[adapters.members]
+free = "left"
+take = { name = "allocate", parameters = { n = "count" } }
+"""
+
+
+def test_an_adapter_that_is_written_is_the_adapter_of_its_handle():
+    recipe = parse_recipe(GOOD + DECLARED + ADAPTER, "x")
+    assert recipe.handles[2].adapter == "app.backends.view:ViewBackend"
+    assert recipe.adapters[0].members == (("free", "left", ()), ("take", "allocate", (("n", "count"),)))
+    assert recipe.generated == ("app/backends/view.py",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('"view"', '"veiw"', "line 34: adapters[0].handle: no handle is called veiw, did you mean view?"),
+        (
+            '"view"',
+            '"pools"',
+            "line 34: adapters[0].handle: pools has no `expressions`: there is nothing to wrap",
+        ),
+        ('"ViewBackend"', '"View Backend"', "line 35: adapters[0].name: 'View Backend' is not a Python name"),
+        ("app/backends/view.py", "app/worker.py", "line 36: adapters[0].file: app/worker.py is taken"),
+        (
+            "app.views:View",
+            "app.views",
+            "line 37: adapters[0].wraps: 'app.views' must be `package.module:Name`",
+        ),
+        ('"left"', "3", "line 39: adapters[0].members.free: must be a name, or a table"),
+        (
+            "parameters =",
+            "paramters =",
+            "line 40: adapters[0].members.take.paramters: unknown entry, did you mean par",
+        ),
+        ('{ n = "count" }', '"count"', "line 40: adapters[0].members.take.parameters: must be a table"),
+    ],
+)
+def test_mistakes_in_an_adapter_have_their_line(old: str, new: str, problem: str):
+    assert old in ADAPTER
+    with pytest.raises(MigrationError) as error:
+        parse_recipe(GOOD + DECLARED + ADAPTER.replace(old, new, 1), "cache.toml")
+    assert problem in str(error.value)

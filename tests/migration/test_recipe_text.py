@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migration.recipe import HandleSpec, Recipe, RewriteSpec, parse_recipe
+from migration.recipe import (
+    AdapterEntry,
+    HandleSpec,
+    Recipe,
+    RewriteSpec,
+    SnapshotSpec,
+    parse_recipe,
+)
 from migration.recipe_text import Comments, recipe_text
 from migration.slices import load_recipe
 
@@ -82,8 +89,20 @@ def test_every_entry_is_written():
         "rewrites": (RewriteSpec("self.go", "self.worker.gone"),),
         "planned": {"a": "0" * 64},
         "section": "",
+        "snapshot": SnapshotSpec("config", "Config", ("args.limit", "size")),
+        "types": "types.json",
+        "fakes": "tests/fakes.py",
+        "adapters": (
+            AdapterEntry(
+                "pool", "P", "app/p.py", "app.pool:Pool", (("a", "b", ()), ("c", "c", (("n", "m"),)))
+            ),
+            AdapterEntry("view", "V", "app/v.py", "app.view:View"),
+        ),
     }
-    recipe = dataclasses.replace(load_recipe("kv"), **drawn)
+    pool = HandleSpec("pool", "Pool", "", (), False, ("self.pool",), "app.p:P")
+    view = HandleSpec("view", "View", "", (), False, ("self.view",), "app.v:V")
+    kv = load_recipe("kv")
+    recipe = dataclasses.replace(kv, handles=(pool, view, *kv.handles), **drawn)
     assert parse_recipe(recipe_text(recipe), "x.toml") == recipe
     defaults = {f.name for f in dataclasses.fields(Recipe) if f.default is not dataclasses.MISSING}
     assert defaults | {"planned", "section"} == set(drawn) | {"partial"}, (

@@ -455,10 +455,12 @@ class _Cut:
             text = self._moved(one, (), ()).decode()
             code = f"if 1:\n{text}"
             needs.append((one.name, one.node, needed_names(one.node, one.name, code)))
-        return plan_imports(needs, self.names, self.tree, self._stays_there, _class_names(self.shape))
+        return plan_imports(
+            needs, self.names, self.tree, self._leads_back, self._replaced_names, _class_names(self.shape)
+        )
 
-    def _stays_there(self, item: ImportName) -> bool:
-        return item.bound in self._replaced_names or self._graph.chain(item.module) is not None
+    def _leads_back(self, module: str) -> bool:
+        return self._graph.chain(module) is not None
 
     @cached_property
     def _replaced_names(self) -> Collection[str]:

@@ -283,14 +283,15 @@ def plan_imports(
     needs: Iterable[tuple[str, FunctionNode, NeededNames]],
     names: ModuleNames,
     tree: Tree,
-    stays_there: Callable[[ImportName], bool],
+    leads_back: Callable[[str], bool],
+    replaced: Collection[str],
     class_names: Collection[str],
 ) -> ImportPlan:
     """Decide for every needed name of every method (given with its name in the handler).
 
-    `stays_there(item)` is True where the handler must not import for itself: importing the module would
-    run the worker module, or somebody replaces the name in the worker module. Such names are taken from
-    the worker. What cannot be had soundly is refused (MG013, MG014, MG021).
+    `leads_back(module)` is True where importing the module runs the worker module, `replaced` are names
+    that somebody replaces in the worker module: both are taken from the worker when the method runs. What
+    cannot be had soundly is refused (MG013, MG014, MG021).
     """
     plan = ImportPlan()
     type_only: set[str] = set()
@@ -299,7 +300,7 @@ def plan_imports(
         late: list[str] = []
         for name in sorted(needed.at_definition):
             imports = names.runtime_import(name, tree) if name in names.bindings else ()
-            if imports is None or any(stays_there(item) for item in imports):
+            if imports is None or any(leads_back(item.module) for item in imports):
                 message = f"{name} is read when the method is defined"
                 plan.refusals.append(Refusal("MG013", node.name, node.lineno, message))
             plan.runtime.update(imports or ())
@@ -312,12 +313,12 @@ def plan_imports(
             elif (line := names.logger_line(name)) is not None:
                 plan.logger_lines[name] = line
                 plan.runtime.add(ImportName("logging"))
-            elif (imports := names.runtime_import(name, tree)) is not None and not any(
-                stays_there(item) for item in imports
-            ):
-                plan.runtime.update(imports)
-            else:
+            elif (imports := names.runtime_import(name, tree)) is None:
                 lazy.append(name)
+            elif any(item.bound in replaced or leads_back(item.module) for item in imports):
+                lazy.append(name)
+            else:
+                plan.runtime.update(imports)
         plan.refusals += [
             Refusal(code, node.name, node.lineno, f"{name}: {reason}")
             for name in late

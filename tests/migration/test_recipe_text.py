@@ -89,7 +89,7 @@ def test_every_entry_is_written():
         "rewrites": (RewriteSpec("self.go", "self.worker.gone"),),
         "planned": {"a": "0" * 64},
         "section": "",
-        "snapshot": SnapshotSpec("config", "Config", ("args.limit", "size")),
+        "snapshot": SnapshotSpec("fixed", "Fixed", ("args.limit", "size")),
         "types": "types.json",
         "fakes": "tests/fakes.py",
         "adapters": (

@@ -22,7 +22,7 @@ from migration.ledger.change import FileChange
 from migration.move.beside import beside
 from migration.move.body import body_edits, super_calls
 from migration.move.declared import Declared, declare, mark, unmatched, unused
-from migration.move.handler_module import handler_text, import_lines
+from migration.move.handler_module import handler_text, import_lines, is_read
 from migration.move.literal import Literal, literal_of, misfits
 from migration.move.moving import Moving, decide, is_overload, mangled, moved_name
 from migration.move.names import (
@@ -551,8 +551,10 @@ class _Cut:
         bound: dict[str, ImportName] = {
             n: ImportName("typing", n) for n in ("Any", "Protocol", "TYPE_CHECKING")
         }
-        bound["Callable"] = ImportName("collections.abc", "Callable")
-        bound["dataclass"] = ImportName("dataclasses", "dataclass")
+        if any(is_read(handle.spec) for handle in found):
+            bound["Callable"] = ImportName("collections.abc", "Callable")
+        if recipe.snapshot:
+            bound["dataclass"] = ImportName("dataclasses", "dataclass")
         given = {item for literal in self._literals.values() for item in literal.imports}
         for item in sorted({*imports.runtime, *imports.typing, *types.imports, *given}, key=str):
             other = bound.setdefault(item.bound, item)

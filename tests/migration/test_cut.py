@@ -317,3 +317,12 @@ def test_annotations_may_name_type_variables_nested_classes_and_what_the_body_im
 def test_an_annotation_that_was_undefined_before_may_stay_so():
     """Stub and handler both carry the signature, so it is found twice."""
     planned(worker_source("def two(self) -> 'Nowhere':\n    return 2\n"))
+
+
+def test_a_name_that_only_some_handlers_need_may_come_from_elsewhere():
+    """`Callable` is imported for handles that are read anew; this one has none."""
+    worker = worker_source(
+        "def label(self, make: Callable[[], str]) -> str:\n    return make()\n",
+        head="from typing import Callable",
+    )
+    assert "from typing import Any, Callable" in result(planned(worker), RECIPE.target_file)

@@ -75,8 +75,9 @@ def main() -> None:
     run("migrate", "inventory", str(after / "batchgen" / "batchgen_worker.py"))
 
     step(3, "port the KV section behind typed handles, on the copy; the patch can be reviewed")
-    run("migrate", "port", "kv", "--cut", "--root", str(after), "--diff", to=OUT / "port.patch")
-    run("migrate", "port", "kv", "--cut", "--root", str(after))
+    run("migrate", "port", "kv", "--cut", "--repo", str(after), "--diff", to=OUT / "port.patch")
+    run("migrate", "port", "kv", "--cut", "--repo", str(after))
+    run("migrate", "verify", "kv", "--repo", str(after))
 
     step(4, "run the worker before and after the port in lockstep: nothing may differ")
     compare = [
@@ -99,6 +100,20 @@ def main() -> None:
     run("python", "-m", "shadow.demo_fault", str(faulty))
     run(*compare, "--candidate", str(faulty), "--json", str(OUT / "compare-faulty.json"), expect=1)
 
+    step(6, "the same slice in three pull requests: port (in two parts), gate, cleanup; each with its proof")
+    phases = copy_of_the_engine("phases")
+    for phase in ("port", "port", "gate"):
+        run("migrate", phase, "kv", "--repo", str(phases))
+    run("migrate", "verify", "--repo", str(phases))
+    shutil.copytree(phases, OUT / "gated")
+    run("migrate", "cleanup", "kv", "--repo", str(phases))
+    run("migrate", "verify", "--repo", str(phases))
+
+    step(7, "the edit that a reviewer must not miss: verify names the method")
+    handler = phases / "batchgen" / "worker" / "kv_manager.py"
+    handler.write_text(handler.read_text(encoding="utf-8").replace("+ 1", "+ 2", 1), encoding="utf-8")
+    run("migrate", "verify", "--repo", str(phases), expect=2)
+
     console.print(Rule("done", align="left"))
     console.print(
         f"[bold green]The port changed nothing, and the planted fault was caught[/bold green] "
@@ -109,6 +124,8 @@ def main() -> None:
         ("results.jsonl", "the generated answers, in the OpenAI batch format"),
         ("port.patch", "the port as a patch"),
         ("after/batchgen/worker/kv_manager.py", "the handler that came out of it"),
+        ("after/.migrate/kv.proof.json", "its proof: `migrate verify --repo out/demo/after` checks it again"),
+        ("gated/batchgen/batchgen_worker.py", "the worker with its gates"),
         ("compare.json", "the comparison before/after"),
         ("compare-faulty.json", "the comparison that found the fault"),
     ):

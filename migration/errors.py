@@ -50,6 +50,9 @@ CATALOGUE: Final[dict[str, Code]] = {
     "MG021": Code(
         "uses a module global that may be unbound", "bind it on every path, or rename the local variable"
     ),
+    "MG022": Code(
+        "asks with hasattr() what is not proved", "take the attribute out of `[hasattr]`, or set it in `__init__`"
+    ),
     "MG101": Code("section not found", "compare the banner with `migrate inventory FILE`"),
     "MG102": Code("class not found", "correct `class` in the recipe"),
     "MG103": Code("target is taken", "choose another target module, or undo the earlier port first"),
@@ -76,9 +79,12 @@ CATALOGUE: Final[dict[str, Code]] = {
         "does not fit the Protocol that the recipe gives", "correct the signature in it, or rewrite the call"
     ),
     "MG131": Code("nobody answers", "run --interactive in a terminal, or name the methods in the recipe"),
-    "MG119": Code("snapshot field may change", "take it out of `snapshot.fields`: it is then read at each use"),
+    "MG119": Code(
+        "snapshot field may change", "take it out of `snapshot.fields`: it is then read at each use"
+    ),
     "MG120": Code(
-        "snapshot field may not be there yet", "set it first thing in `__init__`, or take it out of the snapshot"
+        "snapshot field may not be there yet",
+        "set it first thing in `__init__`, or take it out of the snapshot",
     ),
     "MG121": Code("changes a snapshot", "take the field out of the snapshot, or list the method in `stays`"),
     "MG201": Code("result does not compile", "report it: the cut must never produce this"),

@@ -74,6 +74,17 @@ class SnapshotSpec:
 
 
 @dataclass(frozen=True)
+class HasattrSpec:
+    """Which proven `hasattr` and `getattr` calls on self are replaced in moved code.
+
+    `apply` are verdicts ("always", "never"); of the attributes in `constant` every call must be proved.
+    """
+
+    apply: tuple[str, ...] = ()
+    constant: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class AdapterEntry:
     """An adapter class to be written: the Protocol of `handle` on the class `wraps` (`module:Class`).
 
@@ -121,6 +132,7 @@ class Recipe:
     rewrites: tuple[RewriteSpec, ...] = ()
     snapshot: SnapshotSpec | None = None
     adapters: tuple[AdapterEntry, ...] = ()
+    hasattr: HasattrSpec | None = None
     #: File of `migrate trace` that types what the class leaves open, "" for none.
     types: str = ""
     #: File for strict fakes of the Protocols, "" for none.
@@ -215,6 +227,7 @@ def parse_recipe(text: str, where: str) -> Recipe:
         rewrites=tuple(map(rewrite_spec, data.get("rewrites", ()))),
         snapshot=_snapshot(data.get("snapshot")),
         adapters=adapters,
+        hasattr=_hasattr(data.get("hasattr")),
         types=target.get("types", ""),
         fakes=target.get("fakes", ""),
     )
@@ -245,6 +258,10 @@ def _handle(entry: Mapping[str, Any], adapters: Mapping[str, str]) -> HandleSpec
 
 def _snapshot(entry: Mapping[str, Any] | None) -> SnapshotSpec | None:
     return SnapshotSpec(entry["name"], entry["class"], tuple(entry["fields"])) if entry else None
+
+
+def _hasattr(entry: Mapping[str, Any] | None) -> HasattrSpec | None:
+    return HasattrSpec(tuple(entry.get("apply", ())), tuple(entry.get("attributes", {}))) if entry else None
 
 
 def host_handle(class_name: str) -> HandleSpec:

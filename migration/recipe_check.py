@@ -28,6 +28,7 @@ TABLES: Final[dict[str, dict[str, type]]] = {
         "rewrites?": list,
         "snapshot?": dict,
         "adapters?": list,
+        "hasattr?": dict,
         "planned?": dict,
         "gate?": dict,
         "port?": dict,
@@ -63,6 +64,7 @@ TABLES: Final[dict[str, dict[str, type]]] = {
     },
     "snapshot": {"name": str, "class": str, "fields": list},
     "rewrites": {"from": str, "to": str},
+    "hasattr": {"apply?": list, "attributes?": dict},
     "adapters": {"handle": str, "name": str, "file": str, "wraps": str, "members?": dict},
     "planned": {"bodies": dict},
     "gate": {"prefix?": str, "effects?": dict, "taped?": list},
@@ -108,6 +110,7 @@ def problems(text: str, data: Mapping[str, Any]) -> Problems:
         checker.rewrites()
         checker.snapshot()
         checker.adapters()
+        checker.hasattr()
     return found
 
 
@@ -344,6 +347,20 @@ class _Checker:
                 self._member(f"{where}.members.{member}", to)
         if target.get("fakes") in files:
             self.add("target.fakes", f"{target['fakes']} is taken")
+
+    def hasattr(self) -> None:
+        entry = self.data.get("hasattr")
+        if entry is None:
+            return
+        if not (entry.get("apply") or entry.get("attributes")):
+            self.add("hasattr", "it must say `apply` or `attributes`")
+        for verdict in entry.get("apply", ()):
+            if verdict not in ("always", "never"):
+                known = near(verdict, ("always", "never"))
+                self.add("hasattr.apply", f"must be a list of 'always' and 'never', has {verdict!r}{known}")
+        for name, kind in entry.get("attributes", {}).items():
+            if kind != "constant":
+                self.add(f"hasattr.attributes.{name}", f"must be 'constant', is {kind!r}")
 
     def _member(self, where: str, to: Any) -> None:
         """`member = "name"`, or `member = { name = "name", parameters = { own = "wrapped" } }`."""

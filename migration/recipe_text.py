@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from migration.recipe import SCHEMA, AdapterEntry, HandleSpec, Recipe, SnapshotSpec
+from migration.recipe import SCHEMA, AdapterEntry, HandleSpec, HasattrSpec, Recipe, SnapshotSpec
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
@@ -56,6 +56,7 @@ def recipe_text(recipe: Recipe, comments: Comments | None = None) -> str:
         *(["[[rewrites]]", _entry("from", r.before), _entry("to", r.after)] for r in recipe.rewrites),
         _snapshot(recipe.snapshot) if recipe.snapshot else [],
         *(_adapter(adapter) for adapter in recipe.adapters),
+        _hasattr(recipe.hasattr) if recipe.hasattr else [],
         ["[gate]", *gate] if gate else [],
         ["[gate.effects]", *_table(recipe.effects)] if recipe.effects else [],
         ["[port]", f"budget = {recipe.budget}"] if recipe.budget else [],
@@ -67,6 +68,12 @@ def recipe_text(recipe: Recipe, comments: Comments | None = None) -> str:
 def _snapshot(snapshot: SnapshotSpec) -> list[str]:
     head = [_entry("name", snapshot.name), _entry("class", snapshot.class_name)]
     return ["[snapshot]", *head, _list("fields", snapshot.fields)]
+
+
+def _hasattr(asked: HasattrSpec) -> list[str]:
+    lines = ["[hasattr]", _list("apply", asked.apply)] if asked.apply else []
+    constant = _table((name, "constant") for name in asked.constant)
+    return [*lines, "[hasattr.attributes]", *constant] if constant else lines
 
 
 def _adapter(adapter: AdapterEntry) -> list[str]:

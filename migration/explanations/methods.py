@@ -351,4 +351,13 @@ class Worker:
         return fast and self.ready
 """,
     ),
+    "MG022": Explanation(
+        what="The recipe says that every `hasattr` and `getattr` of an attribute is constant, and of one in the method "
+        "this cannot be proved. The message has the reason: who makes the attribute only sometimes, who deletes it, "
+        "what cannot be seen.",
+        why="Replacing the test by True or False would take the other way at some time.",
+        past="Take the attribute out of `[hasattr.attributes]`: the question is then put to the worker, as before. Or "
+        "make the attribute in `__init__`, on every way, in a commit of its own. `migrate inventory FILE --hasattr` "
+        "lists all such tests with what is known about each.",
+    ),
 }

@@ -37,6 +37,7 @@ from migration.move.orphans import remove_orphans
 from migration.move.planned import changed_since
 from migration.move.proof import Proof, Result, prove
 from migration.move.protocols import Handle, MemberTypes, handles
+from migration.move.proven import Place, Proven, proven_calls
 from migration.move.rewrite import moved_text, stub_text
 from migration.move.rules import method_refusals
 from migration.move.snapshot import snapshot_refusals, used_fields
@@ -109,15 +110,24 @@ def _plan(recipe: Recipe, tree: Tree) -> CutOutcome:
         return _refused(recipe, "MG108", recipe.source_class, chosen[0].first_line, message)
     names = module_names(recipe, source)
     moving, facts = movings(recipe, tree, source, shape, chosen, names)
-    declared = {one.name: declare(source, one, recipe) for one in moving}
-    if missing := unmatched(recipe, declared.values()):
+    proven, unproven, unasked = proven_calls(recipe, source, shape, tree, {one.label for one in moving})
+    declared = {one.name: declare(source, one, recipe, proven) for one in moving}
+    missing = unmatched(recipe, declared.values())
+    if not recipe.partial:
+        missing += [f"hasattr: no moved method asks for {name}" for name in unasked]
+    if missing:
         raise MigrationError("MG401", f"slice {recipe.name}: {'; '.join(missing)}")
-    refusals = [*_target_refusals(recipe, tree), *_same_names(moving), *changed_since(recipe, chosen)]
+    refusals = [
+        *unproven,
+        *_target_refusals(recipe, tree),
+        *_same_names(moving),
+        *changed_since(recipe, chosen),
+    ]
     for one in moving:
         refusals += (*method_refusals(source, shape, one, recipe), *declared[one.name].refusals)
     refused = {refusal.where for refusal in refusals}
     safe = tuple(one for one in moving if one.label not in refused)
-    run = _Cut(recipe, tree, source, shape, names, safe, facts, declared)
+    run = _Cut(recipe, tree, source, shape, names, safe, facts, declared, proven)
     if refusals:
         return CutRefused(recipe, (*refusals, *run.imports.refusals))
     return run.plan()
@@ -280,6 +290,7 @@ class _Cut:
     facts: dict[int, MethodFacts]
     #: By the method's name in the handler.
     declared: dict[str, Declared]
+    proven: dict[Place, Proven]
 
     def plan(self) -> CutOutcome:
         recipe, source, imports = self.recipe, self.source, self.imports
@@ -312,7 +323,8 @@ class _Cut:
         )
         changes = [FileChange(recipe.target_file, None, handler), *self._packages(), *others]
         changes.append(FileChange(recipe.source_file, source.raw, source.restore(worker)))
-        after = Result(worker, handler, imports.lazy, imports.late, self.alias, tuple(removed))
+        gone = tuple(removed)
+        after = Result(worker, handler, imports.lazy, imports.late, self.alias, gone, self.proven)
         outcome = prove(recipe, source, self.moving, after)
         if not isinstance(outcome, Proof):
             return CutRefused(recipe, outcome)

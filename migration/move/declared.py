@@ -15,7 +15,7 @@ import copy
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -25,6 +25,7 @@ from migration.code.source import Source
 from migration.errors import Refusal
 from migration.move.body import LineEdit
 from migration.move.moving import Moving
+from migration.move.proven import Place, Proven, in_method
 from migration.patterns import expression
 from migration.recipe import Recipe
 from migration.recipe_check import near
@@ -32,7 +33,10 @@ from migration.recipe_check import near
 
 @dataclass(frozen=True)
 class Rule:
-    """`pattern` (with `self` for the first parameter) becomes `members` of `handle`."""
+    """`pattern` (with `self` for the first parameter) becomes `members` of `handle`.
+
+    Without a handle `pattern` is the constant that a call becomes, spelled by the one member.
+    """
 
     text: str
     pattern: ast.expr
@@ -124,12 +128,15 @@ def _expressions(moving: Moving) -> Iterator[str]:
                 yield text if owner == "self" else re.sub(rf"\b{owner}\b", "self", text)
 
 
-def declare(source: Source, moving: Moving, recipe: Recipe) -> Declared:
-    """Apply the rules of a recipe to one method."""
+def declare(
+    source: Source, moving: Moving, recipe: Recipe, proven: Mapping[Place, Proven] | None = None
+) -> Declared:
+    """Apply the rules of a recipe to one method, and what is proved of single calls, by their place."""
     found = rules(recipe)
-    if not found or moving.facts.self_name is None:
+    calls = _single(recipe, dict(in_method(proven or {}, moving.node)))
+    if not (found or calls) or moving.facts.self_name is None:
         return Declared(moving, (), (), Counter(), ())
-    finder = _Finder(source, moving, found)
+    finder = _Finder(source, moving, found, calls)
     node = copy.copy(moving.node)
     node.body = [finder.visit(copy_tree(statement)) for statement in node.body]  # type: ignore[misc]
     if not finder.matched:
@@ -137,16 +144,32 @@ def declare(source: Source, moving: Moving, recipe: Recipe) -> Declared:
     left = dataclasses.replace(
         moving, method=dataclasses.replace(moving.method, node=node), facts=method_facts(node)
     )
-    handles = dict.fromkeys(rule.handle for rule in found)
+    handles = dict.fromkeys(rule.handle for rule in (*found, *calls.values()) if rule.handle)
     uses = [(handle, use) for handle in handles for use in name_uses(node, mark(handle))]
     return Declared(left, tuple(finder.edits), tuple(uses), finder.matched, tuple(finder.refusals))
+
+
+def _single(recipe: Recipe, proven: Mapping[Place, Proven]) -> dict[Place, Rule]:
+    """A rule for each proven call: an attribute is read through its handle, a constant through none."""
+    made: dict[Place, Rule] = {}
+    for place, one in proven.items():
+        pattern = expression(one.after)
+        if one.attribute:
+            handle = recipe.handle_for(one.attribute).name
+            made[place] = Rule(one.before, pattern, handle, (one.attribute,), optional=False)
+        else:
+            made[place] = Rule(one.before, pattern, "", (one.after,), optional=False)
+    return made
 
 
 class _Finder(ast.NodeTransformer):
     """Put marks in place of the declared expressions, largest first."""
 
-    def __init__(self, source: Source, moving: Moving, found: Iterable[Rule]) -> None:
+    def __init__(
+        self, source: Source, moving: Moving, found: Iterable[Rule], calls: Mapping[Place, Rule]
+    ) -> None:
         self._source = source
+        self._calls = calls
         self._label = moving.label
         self._self = moving.facts.self_name or ""
         self._rules: dict[type[ast.expr], list[Rule]] = {}
@@ -159,6 +182,8 @@ class _Finder(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> ast.AST:
         rule = self._rule(node) if isinstance(node, ast.expr) else None
         if isinstance(node, ast.expr) and rule is not None and self._made(rule, node):
+            if not rule.handle:
+                return ast.copy_location(copy_tree(rule.pattern), node)
             marked: ast.expr = ast.Name(mark(rule.handle), ast.Load())
             for member in rule.members:
                 marked = ast.Attribute(ast.copy_location(marked, node), member, ast.Load())
@@ -168,7 +193,8 @@ class _Finder(ast.NodeTransformer):
 
     def _rule(self, node: ast.expr) -> Rule | None:
         found = (rule for rule in self._rules.get(type(node), ()) if _same(rule.pattern, node, self._self))
-        return next(found, None)
+        single = self._calls.get((node.lineno, node.col_offset)) if isinstance(node, ast.Call) else None
+        return next(found, single)
 
     def _made(self, rule: Rule, node: ast.expr) -> bool:
         """Note the edit of one match; False where it is left as it is."""
@@ -184,7 +210,8 @@ class _Finder(ast.NodeTransformer):
             message = f"the place of `{rule.text}` inside a string is not exact on this Python"
             self.refusals.append(Refusal("MG018", self._label, node.lineno, message))
             return False
-        after = ".".join((f"{self._self}._{rule.handle}", *rule.members)).encode()
+        path = (f"{self._self}._{rule.handle}", *rule.members) if rule.handle else rule.members
+        after = ".".join(path).encode()
         following = line[node.end_col_offset : node.end_col_offset + 1]
         after += b" " if following.isalnum() or following == b"_" else b""
         self.edits.append(LineEdit(node.lineno, node.col_offset, len(text), after))

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from collections.abc import Mapping
 
 from migration.literal_protocols import protocol_class
+from migration.move.proven import Place, Proven
 from migration.patterns import expression, links
 from migration.recipe import Recipe
 
@@ -19,8 +21,11 @@ class Expressions(ast.NodeTransformer):
     A handle that is the worker itself stays `self`, as the other side of the comparison has it.
     """
 
-    def __init__(self, recipe: Recipe, owner: str | None) -> None:
+    def __init__(
+        self, recipe: Recipe, owner: str | None, proven: Mapping[Place, Proven] | None = None
+    ) -> None:
         self._owner = owner
+        self._proven = proven or {}
         handles = {handle.name: handle for handle in recipe.handles}
         self._rules: dict[str, tuple[str, tuple[str, ...], bool]] = {}
         for handle in recipe.handles:
@@ -47,7 +52,7 @@ class Expressions(ast.NodeTransformer):
 
     @property
     def is_needed(self) -> bool:
-        return bool(self._rules) and self._owner is not None
+        return bool(self._rules or self._proven) and self._owner is not None
 
     def _spelled(self, text: str) -> str:
         tree = expression(text)
@@ -67,6 +72,11 @@ class Expressions(ast.NodeTransformer):
                 for link in path:
                     made = ast.Attribute(made, link, ast.Load())
                 return made
+        if isinstance(node, ast.Call) and (node.lineno, node.col_offset) in self._proven:
+            one = self._proven[node.lineno, node.col_offset]
+            if _unparsed(node) == one.before:
+                self.counts[one.before, f"{one.after} (proved)"] += 1
+                return expression(self._spelled(one.after))
         result: ast.AST = super().visit(node)
         return result
 

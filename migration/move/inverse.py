@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from migration.code.copies import copy_tree
 from migration.code.facts import self_name
 from migration.code.structure import FunctionNode
 from migration.move.expected import Expressions, held
 from migration.move.moving import Moving
+from migration.move.proven import Place, Proven
 from migration.recipe import Recipe
 
 
@@ -89,7 +90,14 @@ class Inverse(ast.NodeTransformer):
 class Declared(ast.NodeTransformer):
     """Make the declared rewrites in a copy of the original tree; `counts` says how many of each kind."""
 
-    def __init__(self, recipe: Recipe, one: Moving, late: Collection[str], alias: str) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        one: Moving,
+        late: Collection[str],
+        alias: str,
+        proven: Mapping[Place, Proven],
+    ) -> None:
         is_package = recipe.source_file.endswith("/__init__.py")
         module = recipe.source_module
         self._package = module if is_package else module.rpartition(".")[0]
@@ -98,7 +106,7 @@ class Declared(ast.NodeTransformer):
         self._late = frozenset(late)
         self._alias = alias
         self._classes = 0
-        self._expressions = Expressions(recipe, self_name(one.node))
+        self._expressions = Expressions(recipe, self_name(one.node), proven)
         self.counts: Counter[str] = Counter()
 
     def is_needed(self) -> bool:

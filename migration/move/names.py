@@ -313,9 +313,9 @@ def plan_imports(
             elif (line := names.logger_line(name)) is not None:
                 plan.logger_lines[name] = line
                 plan.runtime.add(ImportName("logging"))
-            elif (imports := names.runtime_import(name, tree)) is None:
-                lazy.append(name)
-            elif any(item.bound in replaced or leads_back(item.module) for item in imports):
+            elif (imports := names.runtime_import(name, tree)) is None or any(
+                item.bound in replaced or leads_back(item.module) for item in imports
+            ):
                 lazy.append(name)
             else:
                 plan.runtime.update(imports)

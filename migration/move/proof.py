@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from migration.code.facts import is_static, own_scope
 from migration.code.flakes import Flake, flakes
@@ -21,6 +21,7 @@ from migration.move.inverse import Declared, Inverse
 from migration.move.moving import Moving, is_overload, moved_name
 from migration.move.names import annotation_names
 from migration.move.planned import body_hash, planned_key
+from migration.move.proven import Place, Proven
 from migration.move.scopes import scope_faults
 from migration.recipe import Recipe
 
@@ -36,6 +37,8 @@ class Result:
     late: Mapping[str, tuple[str, ...]]
     alias: str
     imports_removed: tuple[str, ...]
+    #: Calls that are proved to be constant, by their places in the original.
+    proven: Mapping[Place, Proven] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ def prove(
         inverse = Inverse(recipe, there.node, handler_methods)
         lazy, late = result.lazy.get(one.name, ()), result.late.get(one.name, ())
         restored = inverse.restored(lazy, result.alias if late else None)
-        declared = Declared(recipe, one, late, result.alias)
+        declared = Declared(recipe, one, late, result.alias, result.proven)
         body = ast.dump(one.node)
         faults = [("MG202", fault) for fault in inverse.stray]
         expected = declared.expected() if declared.is_needed() else one.node

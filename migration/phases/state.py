@@ -48,10 +48,14 @@ def ungated(recipe: Recipe, source: Source) -> bytes:
     return without_gate(recipe, apply_edits(source.data, ungate_edits(source, pairs)))
 
 
+def before_cut(recipe: Recipe, tree: Tree) -> Tree:
+    """The tree as if the handler, and what comes with it, had never been written."""
+    return WithoutFiles(tree, frozenset((recipe.target_file, *recipe.generated)))
+
+
 def cut_anew(recipe: Recipe, tree: Tree, worker: bytes) -> CutOutcome:
     """The cut of `worker` as if the handler had never been written."""
-    rest = WithoutFiles(tree, frozenset((recipe.target_file, *recipe.generated)))
-    return plan_cut(recipe, OverlayTree(rest, {recipe.source_file: worker}))
+    return plan_cut(recipe, OverlayTree(before_cut(recipe, tree), {recipe.source_file: worker}))
 
 
 def drift(recipe: Recipe, tree: Tree, plan: CutPlan) -> tuple[Refusal, ...]:

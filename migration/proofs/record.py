@@ -25,7 +25,7 @@ from migration.move.proof import MethodProof, Proof
 from migration.phases.cleanup import CleanupPlan
 from migration.phases.gate import GatePlan
 from migration.phases.port import PortPlan
-from migration.recipe import AdapterEntry, HandleSpec, Recipe, RewriteSpec, SnapshotSpec
+from migration.recipe import AdapterEntry, HandleSpec, HasattrSpec, Recipe, RewriteSpec, SnapshotSpec
 
 SCHEMA = 1
 FOLDER = ".migrate"
@@ -214,6 +214,7 @@ def _recipe(entry: Mapping[str, Any]) -> Recipe:
     rewrites = tuple(RewriteSpec(**rewrite) for rewrite in entry.get("rewrites", ()))
     effects = tuple((method, effect) for method, effect in entry["effects"])
     snapshot = entry.get("snapshot") and SnapshotSpec(**_tuples(entry["snapshot"]))
+    asked = entry.get("hasattr") and HasattrSpec(**_tuples(entry["hasattr"]))
     adapters = tuple(_adapter(adapter) for adapter in entry.get("adapters", ()))
     fields = {
         "handles": handles,
@@ -221,6 +222,7 @@ def _recipe(entry: Mapping[str, Any]) -> Recipe:
         "rewrites": rewrites,
         "snapshot": snapshot,
         "adapters": adapters,
+        "hasattr": asked,
     }
     return Recipe(**{**_tuples(entry), **fields})
 

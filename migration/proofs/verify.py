@@ -18,9 +18,10 @@ from migration.inverse.hunks import apply, text_bytes, text_lines
 from migration.move.cut import CutPlan, module_names, movings, select
 from migration.move.planned import body_hash
 from migration.move.proof import Proof, Result, prove
+from migration.move.proven import proven_calls
 from migration.phases.cleanup import without_delegates
 from migration.phases.gate import GatePlan, plan_gate
-from migration.phases.state import cut_anew, drift, ungated
+from migration.phases.state import before_cut, cut_anew, drift, ungated
 from migration.proofs.record import ProofFile, digest
 
 
@@ -131,6 +132,10 @@ def _prove(
     shape = outline(before, recipe.source_class)
     moved, _ = movings(recipe, tree, before, shape, select(shape, recipe), module_names(recipe, before))
     details = proof.proof.details
+    was = OverlayTree(before_cut(recipe, tree), {recipe.source_file: original})
+    proven, unproven, _ = proven_calls(recipe, before, shape, was, {one.label for one in moved})
+    if unproven:
+        return tuple(unproven)
     result = Result(
         worker,
         handler,
@@ -138,6 +143,7 @@ def _prove(
         {d.moved_name: d.late_reads for d in details if d.late_reads},
         proof.proof.alias,
         proof.proof.imports_removed,
+        proven,
     )
     return prove(recipe, before, moved, result)
 

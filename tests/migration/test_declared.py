@@ -14,6 +14,7 @@ from migration.errors import MigrationError, Refusal
 from migration.inverse.inline import InlinePlan, plan_inline
 from migration.move.cut import CutPlan, module_names, movings, plan_cut, select
 from migration.move.proof import Proof, Result, prove
+from migration.move.proven import proven_calls
 from migration.phases.port import PortPlan, plan_port
 from migration.proofs.record import record
 from migration.recipe import HandleSpec, Recipe, RewriteSpec
@@ -39,6 +40,7 @@ def proved_again(case: str, change: Callable[[str], str]) -> Proof | tuple[Refus
         {d.moved_name: d.late_reads for d in details if d.late_reads},
         plan.proof.alias,
         plan.proof.imports_removed,
+        proven_calls(recipe, before, shape, tree, {one.label for one in moved})[0],
     )
     return prove(recipe, before, moved, after)
 

@@ -276,3 +276,24 @@ def test_mistakes_in_an_adapter_have_their_line(old: str, new: str, problem: str
     with pytest.raises(MigrationError) as error:
         parse_recipe(GOOD + DECLARED + ADAPTER.replace(old, new, 1), "cache.toml")
     assert problem in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            'apply = ["allways"]',
+            "line 22: hasattr.apply: must be a list of 'always' and 'never', has 'allways', did you",
+        ),
+        (
+            'attributes = { x = "optional" }',
+            "line 22: hasattr.attributes.x: must be 'constant', is 'optional'",
+        ),
+        ("apply = []", "line 21: hasattr: it must say `apply` or `attributes`"),
+        ('aply = ["always"]', "line 22: hasattr.aply: unknown entry, did you mean apply?"),
+    ],
+)
+def test_mistakes_about_hasattr_have_their_line(text: str, problem: str):
+    with pytest.raises(MigrationError) as error:
+        parse_recipe(f"{GOOD}[hasattr]\n{text}\n", "cache.toml")
+    assert problem in str(error.value)

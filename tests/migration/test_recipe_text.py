@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from migration.recipe import (
     AdapterEntry,
     HandleSpec,
+    HasattrSpec,
     Recipe,
     RewriteSpec,
     SnapshotSpec,
@@ -91,6 +92,7 @@ def test_every_entry_is_written():
         "section": "",
         "snapshot": SnapshotSpec("fixed", "Fixed", ("args.limit", "size")),
         "types": "types.json",
+        "hasattr": HasattrSpec(("always",), ("x", "y z")),
         "fakes": "tests/fakes.py",
         "adapters": (
             AdapterEntry(

@@ -39,12 +39,17 @@ def configure(commands: Commands) -> None:
         help="decide each hasattr and getattr on self: always, never, or depends",
     )
     parser.add_argument(
+        "--score",
+        action="store_true",
+        help="try to move every definition of the class, in memory: what moves, what is refused and why",
+    )
+    parser.add_argument(
         "--repo",
         "--root",
         dest="root",
         type=Path,
         metavar="DIR",
-        help="repository that --hasattr searches (default: the one around FILE)",
+        help="repository that --hasattr and --score look at (default: the one around FILE)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
@@ -59,6 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     path: Path = arguments.file
     if not path.is_file():
         raise MigrationError("MG303", f"{path} does not exist")
+    if arguments.score:
+        return _score(arguments)
     # The collector would walk the trees again and again, and nothing here is garbage.
     gc.disable()
     source = Source(str(path), path.read_bytes())
@@ -101,18 +108,51 @@ def run(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _findings(
-    source: Source, shape: ClassOutline, arguments: argparse.Namespace
-) -> tuple[HasattrFinding, ...]:
+def _score(arguments: argparse.Namespace) -> int:
+    import dataclasses
+
+    from rich.console import Console
+
+    from migration import render, render_score
     from migration.code.tree import DiskTree
+    from migration.survey.score import score_class
+
+    root, path = _place(arguments)
+    errors = Console(stderr=True)
+    with errors.status(f"trying every definition of {arguments.file}") as status:
+        found = score_class(DiskTree(root), path, arguments.class_name, status.update)
+    if arguments.json:
+        summary = {
+            "tried": found.tried,
+            "movable": found.movable,
+            "percent": found.percent,
+            "line": found.line,
+        }
+        render.as_json({"schema": 1, **summary, **dataclasses.asdict(found)})
+    else:
+        render_score.score(found, Console())
+    return DONE
+
+
+def _place(arguments: argparse.Namespace) -> tuple[Path, str]:
+    """(repository, path of the file in it)."""
     from migration.errors import MigrationError
-    from migration.survey.hasattr_prover import prove_hasattr
 
     path: Path = arguments.file.resolve()
     root = arguments.root.resolve() if arguments.root is not None else _root_of(path)
     if not path.is_relative_to(root):
         raise MigrationError("MG303", f"{arguments.file} is not below {root}")
-    return prove_hasattr(source, shape, DiskTree(root), path.relative_to(root).as_posix())
+    return root, path.relative_to(root).as_posix()
+
+
+def _findings(
+    source: Source, shape: ClassOutline, arguments: argparse.Namespace
+) -> tuple[HasattrFinding, ...]:
+    from migration.code.tree import DiskTree
+    from migration.survey.hasattr_prover import prove_hasattr
+
+    root, path = _place(arguments)
+    return prove_hasattr(source, shape, DiskTree(root), path)
 
 
 def _root_of(path: Path) -> Path:

@@ -19,7 +19,7 @@ from shadow.experiment.stage import Stage
 from shadow.experiment.storage import MISSING, held, is_a, on_class
 from shadow.experiment.tape import Op, exception_copy
 from shadow.experiment.transplant import Transplant
-from shadow.experiment.views import RemoteCall, is_remote, real_of, remote_for
+from shadow.experiment.views import Remote, RemoteCall, is_remote, real_of, remote_for
 
 
 class Answers:
@@ -54,7 +54,10 @@ class Answers:
     def real(self, value: Any) -> Any:
         """What a stand-in stands for, and this candidate's own copy for one in the snapshot."""
         value = self._thaw.copy_of(value)
-        return real_of(value) if is_remote(value) else unwrapped(value)
+        kind = type(value)
+        if kind in (list, dict, tuple, set):
+            return value
+        return real_of(value) if issubclass(kind, Remote) else unwrapped(value)
 
     def stop(self, reason: str) -> Any:
         self.stopped = self.stopped or reason

@@ -7,6 +7,7 @@ bytecode of the function and of every function it names. Anything that is not re
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import enum
 import logging
@@ -226,9 +227,9 @@ class Auditor:
         module = getattr(function, "__module__", None)
         if module is None and is_a(owner, type):
             module = owner.__module__
-        path = f"{module}.{getattr(function, '__name__', type(function).__name__)}"
-        if not verdict_on(path):
-            raise _Effect(f"calls {path}")
+        name = getattr(function, "__name__", type(function).__name__)
+        if not verdict_on(f"{module}.{name}"):
+            raise _Effect(f"calls {name if vars(builtins).get(name) is function else f'{module}.{name}'}")
 
 
 def _is_harmless(value: Any) -> bool:

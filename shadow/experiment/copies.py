@@ -29,6 +29,7 @@ pathlib._local.PosixPath re.Pattern torch.device torch.dtype torch.layout torch.
 """
 _SHARED_BY_NAME = frozenset(_SHARED_NAMES.split())
 _CONTAINER_BASES = (dict, list, set, frozenset, tuple, deque)
+_kinds: dict[type, str] = {}
 _LIBRARIES = frozenset(
     ("torch", "numpy", "threading", "asyncio", "concurrent", "multiprocessing", "queue", "io")
 )
@@ -111,6 +112,9 @@ class Copier:
         return made
 
     def _made(self, value: Any, kind: type) -> Any:
+        if kind in (list, tuple, set, frozenset) and _SHARED.issuperset(map(type, value)):
+            self._objects -= len(value) // 100
+            return value if kind in (tuple, frozenset) else value.copy()
         if kind is list:
             made: Any = self._remember(value, [])
             made.extend(map(self.copy, value))
@@ -139,6 +143,12 @@ class Copier:
         return made
 
     def _fill_dict(self, made: Any, value: Any) -> None:
+        if _SHARED.issuperset(map(type, dict.values(value))) and _SHARED.issuperset(
+            map(type, dict.keys(value))
+        ):
+            self._objects -= dict.__len__(value) // 100
+            dict.update(made, value)
+            return
         for key, item in dict.items(value):
             dict.__setitem__(made, self.copy(key), self.copy(item))
 
@@ -206,6 +216,12 @@ class Thaw(Copier):
 
 def kind_of(kind: type) -> str:
     """ "shared" (never changes), "record", "object" (copied whole or not at all) or "collaborator"."""
+    if kind not in _kinds:
+        _kinds[kind] = _looked_at(kind)
+    return _kinds[kind]
+
+
+def _looked_at(kind: type) -> str:
     name = f"{kind.__module__}.{kind.__qualname__}"
     if issubclass(kind, Enum | BaseException) or name in _SHARED_BY_NAME:
         return "shared"

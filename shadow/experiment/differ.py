@@ -21,6 +21,7 @@ from shadow.experiment.randomness import generator_state
 from shadow.experiment.storage import MISSING, held, items_of, on_class, stored
 
 _PLAIN = (bool, int, float, complex, str, bytes, bytearray, range, slice, type(None))
+_EXACT = frozenset((bool, int, str, bytes, type(None)))  # equal and of one type: the same
 _SEQUENCES = (list, tuple, deque)
 _SETS = (set, frozenset)
 _MAPPINGS = (dict, MappingProxyType)
@@ -83,6 +84,10 @@ class Differ:
         self.differences.append(Difference(path, nature, brief(control), brief(candidate)))
 
     def _walk(self, control: Any, candidate: Any, path: str, depth: int) -> None:
+        kind = type(control)
+        if kind in _EXACT and kind is type(candidate) and control == candidate:
+            self.compared += 1
+            return
         control, candidate = self._real(control), self._real(candidate)
         if control is candidate:
             self.compared += 1
@@ -150,12 +155,13 @@ class Differ:
             self._differ(where, Nature.VALUE, _item(ours), _item(theirs))
 
     def _sequences(self, control: list[Any], candidate: list[Any], path: str, depth: int) -> None:
+        if _all_same(control, candidate):
+            self.compared += max(len(control), 1)
+            return
         if len(control) == len(candidate) and _reordered(control, candidate):
             first = next(i for i, (a, b) in enumerate(zip(control, candidate, strict=True)) if a != b)
             self._differ(f"{path}[{first}]", Nature.ORDER, control, candidate)
             return
-        if not control and not candidate:
-            self.compared += 1
         for index in range(max(len(control), len(candidate))):
             ours = control[index] if index < len(control) else MISSING
             theirs = candidate[index] if index < len(candidate) else MISSING
@@ -180,8 +186,11 @@ class Differ:
         ordered: bool = False,
         attributes: bool = False,
     ) -> None:
-        if not control and not candidate:
-            self.compared += 1
+        if _all_same(list(control), list(candidate)) and _all_same(
+            list(control.values()), list(candidate.values())
+        ):
+            self.compared += max(len(control), 1)
+            return
         ours = {self._key(key): key for key in control}
         theirs = {self._key(key): key for key in candidate}
         for key in [*ours, *(key for key in theirs if key not in ours)]:
@@ -194,6 +203,8 @@ class Differ:
             self._differ(f"{path}.keys()", Nature.ORDER, list(ours.values()), list(theirs.values()))
 
     def _key(self, value: Any) -> Any:
+        if type(value) in _EXACT:
+            return value
         real = self._real(value)
         return _number(real) if _base(_number(real)) else real
 
@@ -242,6 +253,12 @@ def _fields(value: Any) -> dict[Any, Any] | None:
         return dict(value.items())
     declared = _declared(type(value))
     return None if declared is None else {name: held(value, name) for name in declared}
+
+
+def _all_same(control: list[Any], candidate: list[Any]) -> bool:
+    """Plain items, the same ones in the same order: found out at the speed of C."""
+    types = list(map(type, control))
+    return _EXACT.issuperset(types) and types == list(map(type, candidate)) and control == candidate
 
 
 def _reordered(control: list[Any], candidate: list[Any]) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import logging
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +183,37 @@ class Forms:
             self.seen.append((yield index))
         return "end"
 
+    @contextlib.contextmanager
+    def muted(self, why: str) -> Iterator[str]:
+        with self.gate.run(self, "muted", why) if self.gate.on else self._legacy_muted(why) as value:
+            yield value
+
+    @contextlib.contextmanager
+    def _legacy_muted(self, why: str) -> Iterator[str]:
+        self.seen.append("in")
+        try:
+            yield why
+        finally:
+            self.seen.append("out")
+
+    def stream(self, count: int) -> Any:
+        if self.gate.on:
+            return self.gate.run(self, "stream", count)
+        return self._legacy_stream(count)
+
+    async def _legacy_stream(self, count: int) -> Any:
+        for index in range(count):
+            yield index
+
+    async def later(self, value: int, *, scale: int = 2) -> int:
+        if self.gate.on:
+            return await self.gate.run_async(self, "later", value, scale=scale)
+        return await self._legacy_later(value, scale=scale)
+
+    async def _legacy_later(self, value: int, *, scale: int = 2) -> int:
+        self.seen.append(value)
+        return value * scale
+
 
 class FormsHandler:
     def __init__(self, worker: Any) -> None:
@@ -208,6 +242,22 @@ class FormsHandler:
         for index in range(count):
             self._worker.seen.append((yield index))
         return "end"
+
+    @contextlib.contextmanager
+    def muted(self, why: str) -> Iterator[str]:
+        self._worker.seen.append("in")
+        try:
+            yield why
+        finally:
+            self._worker.seen.append("out")
+
+    async def stream(self, count: int) -> Any:
+        for index in range(count):
+            yield index
+
+    async def later(self, value: int, *, scale: int = 2) -> int:
+        self._worker.seen.append(value)
+        return value * scale
 
 
 @pytest.fixture(params=["OFF", "NATIVE", "COMPARE"])
@@ -238,7 +288,16 @@ def test_every_form_of_method_behaves_the_same_in_every_mode(forms: Gate) -> Non
     with pytest.raises(StopIteration) as end:
         generator.send("more")
     assert end.value.value == "end"
-    assert worker.seen[2:] == ["sent", "more"]
+    with worker.muted("reason") as value:
+        assert value == "reason"
+        worker.seen.append("inside")
+    assert worker.seen[2:] == ["sent", "more", "in", "inside", "out"]
+
+    async def main() -> list[Any]:
+        return [await worker.later(3, scale=5), [value async for value in worker.stream(2)]]
+
+    assert asyncio.run(main()) == [15, [0, 1]]
+    assert forms.summary().diverged == forms.summary().faults == 0
 
 
 def test_what_cannot_be_compared_is_counted_with_its_reason() -> None:
@@ -434,3 +493,22 @@ def test_pool_of_the_support_module_is_not_data() -> None:
     assert_equal(gate)
     assert isinstance(worker.pool, Pool)
     assert worker.pool.calls == ["take 1"]
+
+
+def test_the_example_of_the_package_works() -> None:
+    """The call site as docs/experiment.md and the package's docstring show it."""
+    text = (ROOT / "docs" / "experiment.md").read_text(encoding="utf-8")
+    example = text.split("```python")[1].split("```")[0]
+    handler = type(
+        "KVCacheManager", (FormsHandler,), {"_get_free": lambda self, n, *, strict=False: (n, strict)}
+    )
+    space: dict[str, Any] = {"KVCacheManager": handler}
+    exec(textwrap.dedent(example), space)
+    legacy = {
+        "_legacy__get_free": lambda self, n, *, strict=False: (n, strict),
+        "_get_free": space["_get_free"],
+    }
+    worker = type("Owner", (), legacy)()
+    space["_KV_GATE"].reload({"BATCHGEN_WORKER_KV_COMPARE": "1"})
+    assert worker._get_free(3, strict=True) == (3, True)
+    assert_equal(space["_KV_GATE"])

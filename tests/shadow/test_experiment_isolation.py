@@ -376,7 +376,7 @@ def test_an_effect_that_cannot_be_answered_is_not_repeated(tmp_path: Path) -> No
     assert (tmp_path / "log").read_text() == "once\n"
     ((reason, _),) = gate.summary().skipped
     assert reason.startswith("cannot run twice: ")
-    assert reason.endswith("act calls io.open")
+    assert reason.endswith("act calls open")
     assert gate.verdict() is Verdict.COVERAGE_SHORT
 
 

@@ -245,7 +245,7 @@ def calls_method(self: Any) -> int:
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (opens, "opens calls io.open"),
+        (opens, "opens calls open"),
         (rebinds, "rebinds rebinds the module global TABLE"),
         (stores, "stores may write the module-level TABLE"),
         (mutates, "mutates may write the module-level TABLE"),
@@ -253,12 +253,12 @@ def calls_method(self: Any) -> int:
         (adds_to_class, f"adds_to_class sets {__name__}.Harmless.count"),
         (renames_class, f"renames_class gives {__name__}.Harmless another name"),
         (stores_on_class, f"stores_on_class may write the module-level {__name__}.Writer.registry"),
-        (makes, "Writer.write calls io.open"),
-        (evaluates, "evaluates calls builtins.eval"),
+        (makes, "Writer.write calls open"),
+        (evaluates, "evaluates calls eval"),
         (environment, "environment may write os.environ"),
-        (nested, "nested calls io.open"),
+        (nested, "nested calls open"),
         (imports, "imports calls shutil.rmtree"),
-        (calls_method, "Writer.write calls io.open"),
+        (calls_method, "Writer.write calls open"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -7,6 +7,7 @@ What a command needs is imported inside `run`, so that `migrate --help` loads no
 COMMANDS = (
     "inventory",
     "plan",
+    "split",
     "port",
     "gate",
     "cleanup",

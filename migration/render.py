@@ -88,6 +88,8 @@ def verdicts(rows: Sequence[Mapping[str, Any]]) -> None:
         if row["holds"]:
             renames = ", ".join(f"self became self._{name} {count}x" for name, count in row["renames"])
             console.print(f"  {renames or 'no use of self'}", soft_wrap=True, highlight=False)
+            for before, after, count in row["declared"]:
+                line(f"  declared: {before} became {after} {count}x")
             console.print(f"  the original was restored: {row['original']}", soft_wrap=True, highlight=False)
         for reason in row["reasons"]:
             console.print(f"  MG208 {escape(reason)}", soft_wrap=True, highlight=False)

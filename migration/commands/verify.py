@@ -61,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "holds": not reasons,
                 "methods": verdict.proof.proof.methods,
                 "renames": verdict.proof.proof.renames,
+                "declared": verdict.proof.proof.declared,
                 "reasons": reasons,
                 "original": origin,
             }

@@ -23,6 +23,8 @@ class Write:
     method: str
     on_self: bool
     is_property: bool = False
+    #: Last parts of the names of the owner's bases.
+    bases: frozenset[str] = frozenset()
 
 
 def writes_of(tree: Tree, name: str) -> Iterator[Write]:
@@ -43,26 +45,32 @@ class _Walker:
     def __init__(self, path: str, name: str) -> None:
         self.path = path
         self.name = name
+        self._bases: frozenset[str] = frozenset()
 
     def walk(self, node: ast.AST, owner: str | None, method: str, self_: str | None) -> Iterator[Write]:
         for child in ast.iter_child_nodes(node):
             inside = (owner, method, self_)
+            outer = self._bases
             if isinstance(child, ast.ClassDef):
                 inside = (child.name, "", None)
+                self._bases = frozenset(dotted(base).rpartition(".")[2] for base in child.bases)
             elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 name = getattr(child, "name", "lambda")
                 if isinstance(node, ast.ClassDef) and not isinstance(child, ast.Lambda):
                     inside = (owner, name, self_name(child))
                     if name == self.name and child.decorator_list:
-                        yield Write(self.path, child.lineno, owner, name, True, is_property=True)
+                        yield Write(self.path, child.lineno, owner, name, True, True, self._bases)
                 elif self_ is not None:
                     # It runs when it is called: no longer while the object is made.
                     inside = (owner, f"{method}.{name}", self_)
             receiver = self._receiver(child)
             if receiver is not None:
                 on_self = isinstance(receiver, ast.Name) and receiver.id == self_
-                yield Write(self.path, getattr(child, "lineno", 0), owner, method, on_self)
+                yield Write(
+                    self.path, getattr(child, "lineno", 0), owner, method, on_self, False, self._bases
+                )
             yield from self.walk(child, *inside)
+            self._bases = outer
 
     def _receiver(self, node: ast.AST) -> ast.expr | None:
         """The object whose attribute a node writes."""

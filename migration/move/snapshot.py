@@ -118,7 +118,10 @@ def _changes(world: _World, name: str) -> Iterator[tuple[int, str]]:
                 yield line, f"{method.name} may write any attribute"
     for write in writes_of(world.tree, name):
         own = write.path == world.recipe.source_file and write.owner == world.shape.name
-        if write.on_self and (write.owner not in world.kin.all or (own and write.method == "__init__")):
+        # Of the same name and not derived from it: another class, a copy in a test's fixture say.
+        other = write.owner == world.shape.name and not own and world.shape.name not in write.bases
+        kin = write.owner in world.kin.all and not other
+        if write.on_self and (not kin or (own and write.method == "__init__")):
             continue
         if not (own and write.is_property):
             yield (write.line if own else 0), f"{write.path}:{write.line} writes .{name}"

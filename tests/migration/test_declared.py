@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,7 @@ from migration.recipe import HandleSpec, Recipe, RewriteSpec
 
 from .golden_cases import GOLDEN, cut, recipe_of
 from .support import RECIPE, codes, planned, result, tree_of, worker_source
+from .test_cli import migrate
 
 
 def proved_again(case: str, change: Callable[[str], str]) -> Proof | tuple[Refusal, ...]:
@@ -276,3 +279,16 @@ def test_a_protocol_that_is_not_there_is_an_error(origin: str):
             recipe_with(handles=(spec,)), tree_of(worker_source("def use(self):\n    return self.pages.x"))
         )
     assert error.value.code == "MG527"
+
+
+def test_verify_shows_what_was_declared(tmp_path: Path):
+    shutil.copytree(
+        GOLDEN / "expressions" / "before", tmp_path / "tree", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    recipe = str(GOLDEN / "expressions" / "slice.toml")
+    cut_ = migrate("port", recipe, "--cut", "--repo", str(tmp_path / "tree"), "--allow-dirty")
+    assert cut_.returncode == 0, cut_.stderr
+    assert "declared rewrites" in cut_.stdout
+    shown = migrate("verify", "--repo", str(tmp_path / "tree"))
+    assert shown.returncode == 0, shown.stderr
+    assert "declared: self._put_on_hold became self._rebalancer.hold 3x" in shown.stdout

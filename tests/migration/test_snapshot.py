@@ -109,6 +109,11 @@ def test_a_field_that_may_change_is_refused_with_the_site(rest: str, reason: str
         ),
         ("class Args:\n    def __init__(self):\n        self.limit = 2\n", ""),
         ("class Other:\n    def f(self):\n        self.size = 2\n", ""),
+        ("class Worker:\n    def f(self):\n        self.size = 2\n", ""),
+        (
+            "import app.worker as w\nclass Worker(w.Worker):\n    def f(self):\n        self.size = 2\n",
+            "MG119 size: app/other.py:4 writes .size",
+        ),
         ("def f(worker):\n    return worker.size == 2\n", ""),
     ],
 )

@@ -132,7 +132,7 @@ CATALOGUE: Final[dict[str, Code]] = {
     ),
     "MG505": Code("has a decorator that compiles its source", "move the code into functions by hand"),
     "MG506": Code("binds self again", "give the new object another name"),
-    "MG507": Code("belongs to a Protocol", "split it in the classes that implement the Protocol"),
+    "MG507": Code("belongs to a class to which a helper matters", "split it in a class of the usual kind"),
     "MG508": Code(
         "cannot be brought within the budget",
         "clear the obstacles named, take a larger --budget or --cap, or list the method as an exception",

@@ -32,8 +32,9 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {
 """,
     ),
     "MG504": Explanation(
-        what="The method calls `locals()`, `vars()`, `dir()`, `eval` or `exec`.",
-        why="They see all local names of the method. What goes to a helper would no longer be among them.",
+        what="Further down the method calls `locals()`, `vars()`, `dir()`, `eval` or `exec`.",
+        why="They see all local names of the method. What goes to a helper would no longer be among them. "
+        "What stands below the call, and in no loop with it, may be split.",
         past="Pass the values that are meant.",
         before="""\
         log.info("%(step)d of %(steps)d" % locals())
@@ -59,10 +60,10 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {
 """,
     ),
     "MG507": Explanation(
-        what="The class is a Protocol.",
+        what="The class is a Protocol, or has a `__getattribute__`.",
         why="Every method of a Protocol is something that its implementations must have; a helper would be "
-        "demanded of all of them.",
-        past="Split the method in the classes that implement the Protocol.",
+        "demanded of all of them. A `__getattribute__` would see each helper being looked up.",
+        past="Split the method in the classes that implement the Protocol, or in a class of the usual kind.",
     ),
     "MG508": Explanation(
         what="No choice of helpers brings the method within the budget. The other reasons in the same report "
@@ -119,9 +120,9 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {
     ),
     "MG512": Explanation(
         what="An object would live longer, or go earlier: a local that is deleted (`del`, the name of an "
-        "`except`) would still be held by the caller, or a temporary file that only a local holds would be "
-        "closed when the helper returns.",
-        why="With tensors that is memory on the GPU; with files, it is whether they are still there.",
+        "`except`) would still be held by the caller; a temporary file, a task, or a tensor of which only the "
+        "address is passed on would be let go when the helper returns.",
+        why="With tensors that is memory on the GPU; with addresses and files, it is whether they are still there.",
         past="Hold the object by `with`, or give it a name that is used on one side of the cut only.",
         before="""\
         folder = tempfile.TemporaryDirectory()

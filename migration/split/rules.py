@@ -13,6 +13,7 @@ from migration.code.tree import Tree
 from migration.errors import Refusal
 from migration.split.scope import bound_names
 
+_CLASS_NAMES = frozenset(("cls", "klass", "mcs", "metacls"))
 _BINDERS = frozenset(("MethodType", "partial", "partialmethod"))
 #: Decorators, by the last part of their name, that compile what they read in the source or the bytecode.
 _READERS = frozenset(
@@ -56,13 +57,29 @@ def _definition(shape: ClassOutline, method: Method, over: int) -> _Found:
             line,
             f"{positional[0].arg} is the class, and {node.name} has no decorator that says so",
         )
+    elif positional[0].arg in _CLASS_NAMES and not _is_class_method(method) and not _is_metaclass(shape):
+        yield "MG503", line, f"{name} is a class by its name, and nothing known makes it a class method"
     for decorator in node.decorator_list:
         path = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
         if path.rpartition(".")[2] in _READERS:
             yield "MG505", decorator.lineno, f"@{path}"
-    bases = [dotted(base.value if isinstance(base, ast.Subscript) else base) for base in shape.node.bases]
-    if any(base.rpartition(".")[2] == "Protocol" for base in bases):
+    if "Protocol" in _bases(shape):
         yield "MG507", line, f"{shape.name} is a Protocol: a helper would become a member of it"
+    elif shape.definitions("__getattribute__"):
+        yield "MG507", line, f"{shape.name} has a __getattribute__, which would see the helpers being called"
+
+
+def _bases(shape: ClassOutline) -> set[str]:
+    parts = (base.value if isinstance(base, ast.Subscript) else base for base in shape.node.bases)
+    return {dotted(base).rpartition(".")[2] for base in parts}
+
+
+def _is_metaclass(shape: ClassOutline) -> bool:
+    return any(base == "type" or base.endswith("Meta") for base in _bases(shape))
+
+
+def _is_class_method(method: Method) -> bool:
+    return "classmethod" in {dotted(decorator) for decorator in method.node.decorator_list}
 
 
 def _body(method: Method) -> _Found:
@@ -75,7 +92,7 @@ def _body(method: Method) -> _Found:
 
 def _foreign_uses(source: Source, shape: ClassOutline, method: Method, tree: Tree | None) -> _Found:
     """Places where the method runs on an object that may lack the helpers: a fake, an instance of another class."""
-    if "classmethod" in {dotted(decorator) for decorator in method.node.decorator_list}:
+    if _is_class_method(method):
         return
     wanted = re.compile(rb"\b%s\s*\.\s*%s\b" % (shape.name.encode(), method.name.encode()))
     files = [(source.path, source.data)]

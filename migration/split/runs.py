@@ -114,7 +114,9 @@ class Cutter:
         if isinstance(flow, Obstacle):
             return flow
         parameters, results = flow
-        obstacle = self._closures(block, items, effect) or self._lifetimes(block, items, traits, start, flow)
+        obstacle = self._closures(block, items, effect) or self._lifetimes(
+            block, items, effect, traits, start, flow
+        )
         if obstacle is not None:
             return obstacle
         if (count := parameters.bit_count() + results.bit_count()) > self.cap:
@@ -188,19 +190,25 @@ class Cutter:
         return None
 
     def _lifetimes(
-        self, block: Block, items: tuple[Item, ...], traits: list[Traits], start: Bound, flow: tuple[int, int]
+        self,
+        block: Block,
+        items: tuple[Item, ...],
+        effect: Effect,
+        traits: list[Traits],
+        start: Bound,
+        flow: tuple[int, int],
     ) -> Obstacle | None:
         """The caller of a helper holds what it passes, and lets go of what the helper alone named."""
         line, (parameters, results) = items[0].first_line, flow
+        ends_method = block.is_last and items[-1] is block.items[-1]
+        lost = 0 if ends_method else effect.may & ~results
         for item, found in zip(items, traits, strict=True):
             if held := found.deleted & start.may:
                 return self._named(
                     "MG512", item.first_line, held, "deleted here, while the method would still hold it"
                 )
-            if kept := found.keepers & ~results:
-                return self._named(
-                    "MG512", item.first_line, kept, "cleaned up as soon as the helper returned"
-                )
+            if kept := found.keepers & lost:
+                return self._named("MG512", item.first_line, kept, "let go when the helper returns")
         if caught := self.scope.mask(block.handled) & parameters:
             return self._named(
                 "MG512", line, caught, "unbound by its except clause, while the helper would still hold it"

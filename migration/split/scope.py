@@ -43,6 +43,7 @@ class Scope:
     self_name: str | None
     arguments: int
     globals: frozenset[str]
+    type_parameters: frozenset[str]
     closures: tuple[Closure, ...]
     sites: Mapping[int, tuple[int, ...]]
     places: Mapping[int, tuple[int, ...]]
@@ -65,7 +66,7 @@ class Scope:
 
 def method_scope(node: FunctionNode, self_name: str | None, shadowed: frozenset[str]) -> Scope:
     """The scope of a method; `shadowed` are builtin names that the module binds anew."""
-    given = [*parameters(node.args), *(p.name for p in getattr(node, "type_params", ()))]
+    given = parameters(node.args)
     declared = frozenset(n for part in _own(node.body) if isinstance(part, ast.Global) for n in part.names)
     events = sorted(_events(node.body, top=True), key=lambda event: event[1:3])
     names = dict.fromkeys([*given, *(name for name, _, _, binds in events if binds)])
@@ -97,6 +98,7 @@ def method_scope(node: FunctionNode, self_name: str | None, shadowed: frozenset[
         self_name,
         sum(bits[name] for name in given if name in bits),
         declared,
+        frozenset(parameter.name for parameter in getattr(node, "type_params", ())),
         tuple(closures),
         {bit: tuple(lines) for bit, lines in sites.items()},
         {bit: tuple(lines) for bit, lines in places.items()},

@@ -12,8 +12,33 @@ from migration.split.effects import inner_statements
 from migration.split.scope import Comprehension, Nested, Scope, bound_names, outside_parts
 
 _FRAME_CALLS = ("currentframe", "inspect.stack", "inspect.trace", "_getframe", "_getframemodulename")
-#: What is done away with, or closed, when the last name for the object is gone.
-_KEEPERS = frozenset(("NamedTemporaryFile", "SpooledTemporaryFile", "TemporaryDirectory", "TemporaryFile"))
+#: Calls whose result is done away with when the last name for it is gone.
+_KEEPERS = frozenset(
+    (
+        "NamedTemporaryFile",
+        "SpooledTemporaryFile",
+        "TemporaryDirectory",
+        "TemporaryFile",
+        "create_task",
+        "ensure_future",
+    )
+)
+#: What gives away an object without holding it: its address, its descriptor, a weak reference.
+_UNHELD = frozenset(
+    (
+        "__array_interface__",
+        "__cuda_array_interface__",
+        "addressof",
+        "byref",
+        "ctypes",
+        "data_ptr",
+        "fileno",
+        "from_buffer",
+        "weakref.finalize",
+        "weakref.proxy",
+        "weakref.ref",
+    )
+)
 _Loop = ast.For | ast.AsyncFor | ast.While
 
 
@@ -31,7 +56,7 @@ class Obstacle:
 class Traits:
     """`blocked`: why it must stay in the method. `jump`: a `break` or `continue` that leads out of it.
     `returns`: the line of a `return` in it, or 0. `deleted`, `keepers`: masks of names that it deletes,
-    and that hold what is cleaned up with its last name.
+    and of those that keep something alive which other code uses without holding it.
     """
 
     blocked: Obstacle | None = None
@@ -92,8 +117,13 @@ class TraitReader:
             elif isinstance(value := getattr(part, "value", None), ast.Call):
                 if dotted(value.func).rpartition(".")[2] in _KEEPERS:
                     keepers |= self.scope.mask(_assigned_by(part))
-        for part in ast.walk(node) if isinstance(node, Nested) else _deep(_own_parts(node)):
-            if isinstance(part, ast.keyword) and part.arg == "stacklevel":
+        deep = list(ast.walk(node) if isinstance(node, Nested) else _deep(_own_parts(node)))
+        if any(map(_is_unheld, deep)):
+            keepers |= self.scope.mask(part.id for part in deep if isinstance(part, ast.Name))
+        for part in deep:
+            if isinstance(part, ast.Name) and part.id in self.scope.type_parameters:
+                blocked = Obstacle("MG518", part.lineno, f"names the type parameter {part.id}", True)
+            elif isinstance(part, ast.keyword) and part.arg == "stacklevel":
                 blocked = Obstacle("MG519", part.value.lineno, "stacklevel counts frames", True)
             elif isinstance(part, ast.Call) and dotted(part.func).endswith(_FRAME_CALLS):
                 blocked = Obstacle(
@@ -101,6 +131,16 @@ class TraitReader:
                 )
         returns = node.lineno if isinstance(node, ast.Return) else 0
         return Traits(blocked, jump, returns, awaits, deleted, keepers)
+
+
+def _is_unheld(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute) and node.attr in _UNHELD:
+        return True
+    return (
+        isinstance(node, ast.Call)
+        and (path := dotted(node.func)) != ""
+        and (path in _UNHELD or path.rpartition(".")[2] in _UNHELD)
+    )
 
 
 def _union(masks: Iterable[int]) -> int:

@@ -36,7 +36,7 @@ def writes_of(tree: Tree, name: str) -> Iterator[Write]:
             continue
         try:
             module = ast.parse(data)
-        except (SyntaxError, ValueError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
         yield from _Walker(path, name).walk(module, None, "", None)
 

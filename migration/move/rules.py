@@ -157,18 +157,6 @@ def _self_uses(source: Source, moving: Moving) -> _Found:
         text = source.lines[use.line - 1]
         if text[use.column : use.column + len(name)] != name:
             yield "MG018", use.line, "position inside a string is not exact on this Python"
-    for node in ast.walk(moving.node):
-        if isinstance(node, ast.JoinedStr):
-            for before, part in zip(node.values, node.values[1:], strict=False):
-                if isinstance(part, ast.FormattedValue) and isinstance(before, ast.Constant):
-                    if _is_debug_label(source, str(before.value), part.value, moving.facts.self_name):
-                        yield "MG012", node.lineno, "the label of an f-string `=` would change"
-
-
-def _is_debug_label(source: Source, label: str, value: ast.expr, self_name: str | None) -> bool:
-    """True when `label` is the source text that `{value=}` prints and mentions self."""
-    text = source.segment(value).decode()
-    mentions = any(isinstance(n, ast.Name) and n.id == self_name for n in ast.walk(value))
-    return (
-        mentions and label.rstrip().removesuffix("=").rstrip().endswith(text) and label.rstrip().endswith("=")
-    )
+    for field in source.labelled_fields(moving.node):
+        if any(isinstance(n, ast.Name) and n.id == moving.facts.self_name for n in ast.walk(field.value)):
+            yield "MG012", field.lineno, "the label of an f-string `=` would change"

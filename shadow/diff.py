@@ -111,10 +111,10 @@ class _Tree:
         if not legacy and not candidate:
             self.count += 1  # empty on both sides: compared too
             return
-        if legacy != candidate and Counter(map(repr, legacy)) == Counter(map(repr, candidate)):
-            first = next(
-                i for i, pair in enumerate(zip(legacy, candidate, strict=True)) if pair[0] != pair[1]
-            )
+        # By their text: two NaN are no difference, however they compare.
+        ours, theirs = [repr(item) for item in legacy], [repr(item) for item in candidate]
+        if legacy != candidate and ours != theirs and Counter(ours) == Counter(theirs):
+            first = next(i for i, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1])
             self._differ(f"{path}[{first}]", Nature.ORDER, legacy, candidate)
             return
         for index in range(max(len(legacy), len(candidate))):

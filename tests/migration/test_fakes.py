@@ -21,7 +21,7 @@ from migration.move.fake_support import NOT_GIVEN, Call, NotGiven, answer, asser
 from migration.move.fakes import fake_text
 from migration.move.protocol_classes import ProtocolModule
 
-from .golden_cases import GOLDEN
+from .golden_cases import GOLDEN, recipe_of
 
 HANDLER = '''
 from __future__ import annotations
@@ -227,8 +227,9 @@ def test_what_cannot_be_faked_is_an_error(handler: str, code: str, message: str)
 
 @pytest.mark.parametrize("case", sorted(path.parent.name for path in GOLDEN.glob("*/after")))
 def test_the_text_is_formatted_and_lint_free(case: str, tmp_path: Path):
-    target = GOLDEN / case / "after/app/parts/cache.py"
-    protocols = ProtocolModule(Source("app/parts/cache.py", target.read_bytes()), "app.parts.cache")
+    recipe = recipe_of(case)
+    handler = (GOLDEN / case / "after" / recipe.target_file).read_bytes()
+    protocols = ProtocolModule(Source(recipe.target_file, handler), recipe.target_module)
     path = tmp_path / "fakes.py"
     path.write_text(fake_text(protocols, lambda top: top == "app"))
     ruff = [sys.executable, "-m", "ruff"]

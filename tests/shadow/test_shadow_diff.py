@@ -105,6 +105,10 @@ def test_trees_that_differ_in_their_text_are_found_to_differ_from_both_sides(one
     assert bool(forth) == bool(back) == (repr(one) != repr(two))
 
 
+def test_two_nan_are_no_difference_in_whatever_order_they_were_made() -> None:
+    assert diff_plain((None, float("nan")), (None, float("nan")))[0] == []
+
+
 def test_the_path_of_a_difference_goes_through_records_and_tuples() -> None:
     legacy, candidate = plain({"load": [Step(("a", "b"), 3)]}), plain({"load": [Step(("a", "c"), 3)]})
     assert diff_plain(legacy, candidate, "decisions")[0] == [

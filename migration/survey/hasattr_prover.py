@@ -21,7 +21,7 @@ from migration.survey.presence.class_files import ClassFiles, Module, OneFile
 from migration.survey.presence.declaring import all_or_none
 from migration.survey.presence.findings import Assumed, HasattrFinding, Rewrite, Site, Verdict
 from migration.survey.presence.rewrites import is_special, rewrite
-from migration.survey.presence.values import Test, meet
+from migration.survey.presence.values import Test
 from migration.survey.presence.world import World
 
 
@@ -54,15 +54,11 @@ class _Prover:
         """Findings of one method."""
         if not takes_self(node):
             return
-        tests: dict[int, Test] = {}
-        for test in self.world.presence.trace(self.world.owner, node).tests:
-            # A `finally` is walked more than once: only what holds each time holds.
-            earlier = tests.get(id(test.node), test)
-            tests[id(test.node)] = test._replace(state=meet(test.state, earlier.state))
+        tests = self.world.presence.trace(self.world.owner, node).tests
         if not tests:
             return
         parents = {id(child): part for part in ast.walk(node) for child in ast.iter_child_nodes(part)}
-        for test in tests.values():
+        for test in tests:
             yield self._finding(node, test, parents)
 
     def _finding(self, method: FunctionNode, test: Test, parents: dict[int, ast.AST]) -> HasattrFinding:

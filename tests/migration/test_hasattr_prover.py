@@ -15,6 +15,7 @@ from migration.code.source import Edit, Source, apply_edits
 from migration.code.structure import outline
 from migration.code.tree import DiskTree
 from migration.survey.hasattr_prover import prove_hasattr
+from migration.survey.presence.declaring import accept
 from migration.survey.presence.findings import HasattrFinding
 from migration.survey.presence.rewrites import rewrite_edits
 
@@ -76,6 +77,7 @@ def worker(init: str, use: str = "return hasattr(self, 'x')", more: str = "", he
         ("try:\n    self.x = n\nexcept ValueError:\n    pass", "depends"),
         ("try:\n    self.x = n\nexcept ValueError:\n    raise", "always"),
         ("try:\n    pass\nfinally:\n    self.x = 1", "always"),
+        ("try:\n    self.x = 1\nfinally:\n    pass", "always"),
         ("try:\n    return\nfinally:\n    self.x = 1", "depends"),
         ("with open(n) as f:\n    self.x = f", "always"),
         ("with n as f:\n    self.x = f", "depends"),
@@ -114,7 +116,10 @@ def test_helpers_that_init_calls_count_unless_they_can_be_replaced():
     setup = "def setup(self):\n    self.x = 1"
     assert only(worker("self.setup()", more=setup)).verdict == "always"
     assert only(worker("if n:\n    self.setup()", more=setup)).verdict == "depends"
-    assert only(worker("self.setup()", more=f"@n\n{setup}")).verdict == "depends"
+    decorated = only(worker("self.setup()", more=f"@n\n{setup}"))
+    assert (decorated.verdict, decorated.assumed) == ("depends", None)
+    maybe = "if FLAG:\n" + textwrap.indent(setup, "    ")
+    assert only(worker("self.setup()", more=maybe)).verdict == "depends"
     assert only(
         worker("self.setup()", more=setup.replace("    self.x = 1", "    yield\n    self.x = 1"))
     ).verdict == ("depends")
@@ -183,7 +188,24 @@ def test_what_a_base_class_makes_counts():
     assert only(worker("pass", head=base).replace("class W:", "class W(B):")).verdict == "depends"
 
 
+def test_a_descriptor_or_decorator_may_run_anything():
+    assert only(worker("self.d\nself.x = 1", more="d = descriptor()")).verdict == "depends"
+    assert only(worker("self.d()\nself.x = 1", more="@wrap\ndef d(self): ...")).verdict == "depends"
+
+
+def test_a_new_that_ends_in_init_bypasses_nothing():
+    more = "def __new__(cls, n=0):\n    return super().__new__(cls)"
+    assert only(worker("self.x = 1", more=more)).verdict == "always"
+
+
 # Deletion, reflection and everything that cannot be seen
+
+
+def test_what_the_class_has_survives_a_deletion_from_the_object():
+    assert only(worker("pass", more="x = 1\ndef f(self):\n    del self.x")).verdict == "always"
+    assert only(worker("pass", more="x = 1\ndef f(self):\n    del type(self).x")).verdict == "depends"
+    assert only(worker("pass", more="x = 1"), app__d="from app.w import W\ndel W.x\n").verdict == "depends"
+    assert only(worker("pass", more="x = 1\ndel x")).verdict == "depends"
 
 
 def test_a_deleted_attribute_depends_and_the_place_is_named():
@@ -306,7 +328,7 @@ def test_a_rebound_self_proves_nothing():
         ("try:\n    self.x = self.y\nfinally:\n    hasattr(self, 'x')", ["depends"]),
         ("self.y and self.x\nhasattr(self, 'x')", ["depends"]),
         ("0 < self.y < self.x\nhasattr(self, 'x')", ["depends"]),
-        ("{hasattr(self, 'x'): 1, 2: self.x}", ["depends"]),
+        ("{1: hasattr(self, 'x'), self.x: 2}", ["depends"]),
         ("return\nhasattr(self, 'x')", ["depends"]),
     ],
 )
@@ -334,6 +356,10 @@ def test_a_subclass_that_does_not_call_super_init_stands_against_always():
     assert early.verdict == "depends" and "before __init__" in early.reason
     renamed = there.replace("import W", "import W as V").replace("D(W)", "D(V)")
     assert only(here, app__d=renamed.format("pass")).verdict == "depends"
+    doubtful = (
+        "try:\n    from app.w import W\nexcept ImportError:\n    W = object\n" + there.partition("\n")[2]
+    )
+    assert only(here, app__d=doubtful.format("pass")).verdict == "depends"
     other = "class W:\n    pass\nclass D(W):\n    def __init__(self):\n        pass\n"
     assert only(here, app__d=other).verdict == "always"
 
@@ -465,6 +491,21 @@ def test_one_test_that_must_stay_keeps_all_of_them():
     # The getattr in `f` cannot be rewritten: declaring x would change what it returns.
     findings = prove(worker("pass", LAZY, "def f(self, v):\n    return getattr(self, 'x', [])"))
     assert [f.rewrite.kind for f in findings] == ["refused", "constant", "refused"]
+
+
+def test_a_test_that_runs_before_init_keeps_all_of_them():
+    findings = prove(worker("pass", LAZY, "def __del__(self):\n    return hasattr(self, 'x')"))
+    assert [f.rewrite.kind for f in findings] == ["refused", "constant", "refused"]
+    assert "line 10" in findings[0].rewrite.why
+
+
+def test_obstacles_may_be_accepted_one_by_one():
+    text = worker("self.x = 1", more="def f(self, k):\n    delattr(self, k)\ndef __getstate__(self): ...")
+    (finding,) = findings = prove(text)
+    assert finding.assumed is not None and len(finding.assumed.obstacles) == 2
+    assert accept(findings, finding.assumed.obstacles[:1]) == tuple(findings)
+    (settled,) = accept(findings, finding.assumed.obstacles)
+    assert (settled.verdict, settled.rewrite.text, settled.assumed) == ("always", "True", None)
 
 
 def test_a_common_default_is_declared_whatever_is_assigned():

@@ -300,6 +300,11 @@ def test_looking_at_self_is_no_escape(body: str):
     assert method(found, "go").escapes == ()
 
 
+def test_a_parameter_of_that_name_is_another_self():
+    report = one("consume(self)\nf(lambda self: other(self))")
+    assert [escape.how for escape in report.escapes] == ["argument of consume"]
+
+
 def test_a_nested_class_over_an_alias_of_self_is_a_closure():
     report = one(
         "worker = self\nclass Backend:\n    def stats(self):\n        return worker.pages\nreturn Backend()"
@@ -352,6 +357,7 @@ def test_calls_of_one_rank_and_names_that_mean_something_else_are_no_collectives
         ("dist.barrier()", False),
         ("with x:\n    dist.barrier()", False),
         ("try:\n    dist.barrier()\nfinally:\n    pass", False),
+        ("def inner():\n    return 1\ndist.barrier()", False),
         ("if self.a:\n    dist.barrier()", True),
         ("if self.a:\n    return\ndist.barrier()", True),
         ("while self.a:\n    dist.barrier()", True),
@@ -380,12 +386,15 @@ def test_a_collective_that_not_every_call_reaches_is_conditional(body: str, cond
         ("import os", "os.getenv(f'A_{n}')", "f'A_{n}'", "read"),
         ("", "import os as _os\n_os.environ.get('A')", "A", "read"),
         ("import vllm.envs as envs", "envs.A", "A", "read"),
-        ("import os", "env = os.environ\nenv['A']", "A", "read"),
     ],
 )
 def test_the_environment_is_found_through_aliases(head: str, body: str, variable: str, how: str):
-    uses = one(body, head).environment
-    assert (variable, how) in [(use.variable, use.how) for use in uses]
+    assert [(use.variable, use.how) for use in one(body, head).environment] == [(variable, how)]
+
+
+def test_the_environment_under_another_name():
+    uses = one("env = os.environ\nreturn env['A']", "import os").environment
+    assert [(use.variable, use.line) for use in uses] == [("*", 4), ("A", 5)]
 
 
 def test_a_local_variable_hides_an_import():
@@ -417,10 +426,18 @@ def test_what_runs_at_import_reads_the_environment_too():
         ("global COUNT\nCOUNT = 1", "global", "", "COUNT", "set"),
         ("global COUNT\nCOUNT += 1", "global", "", "COUNT", "augment"),
         ("CACHE['a'] = 1", "global", "", "CACHE", "item"),
+        ("CACHE['a']['b'] = 1", "global", "", "CACHE", "item"),
         ("CACHE.update(a=1)", "global", "", "CACHE", "call"),
         ("globals()['COUNT'] = 1", "global", "", "COUNT", "set"),
         ("Attn.x = 1", "imported", "lib.attention.Wrapper", "x", "set"),
         ("Attn_Alias.x = 1", "imported", "lib.attention.Wrapper", "x", "set"),
+        (
+            "A = Attn\ndef g():\n    nonlocal A\n    A.x = 1\n    A = None",
+            "imported",
+            "lib.attention.Wrapper",
+            "x",
+            "set",
+        ),
         ("A = Attn\nA.x = 1", "imported", "lib.attention.Wrapper", "x", "set"),
         ("from lib.attention import Wrapper as V\nV.x = 1", "imported", "lib.attention.Wrapper", "x", "set"),
         ("lib.attention.Wrapper.x = 1", "imported", "lib.attention.Wrapper", "x", "set"),
@@ -460,7 +477,14 @@ def test_a_class_method_writes_to_the_class_not_to_an_object():
 
 
 @pytest.mark.parametrize(
-    "body", ["Attn = self.attn\nAttn.x = 1", "np.append(a, b)", "torch.add(a)", "seq.x = 1"]
+    "body",
+    [
+        "Attn = self.attn\nAttn.x = 1",
+        "for Attn in x:\n    Attn.x = 1",
+        "np.append(a, b)",
+        "torch.add(a)",
+        "seq.x = 1",
+    ],
 )
 def test_writes_to_locals_and_plain_calls_are_not_reported(body: str):
     report = one(body, "import numpy as np, torch\nfrom lib import Attn", "self, seq")

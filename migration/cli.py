@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import signal
 import sys
 import warnings
@@ -52,6 +53,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except MigrationError as error:
         print(f"migrate: {error.code} {error}\n  way out: {error.way_out}", file=sys.stderr)
         sys.exit(ERROR)
+    except BrokenPipeError:
+        # Whoever read the output has seen enough (`migrate ... | head`); what was written stays written.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
     except OSError as error:
         print(f"migrate: {error.strerror}: {error.filename}", file=sys.stderr)
         sys.exit(ERROR)

@@ -228,3 +228,11 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & heavy))
 """
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout.endswith("[]\n")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = f"{sys.executable} -c 'from migration.cli import main; main()' explain | head -1; echo ${{PIPESTATUS[0]}}"
+    run = subprocess.run(
+        ["bash", "-c", command], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False
+    )
+    assert run.stdout.splitlines()[-1] in ("0", "141") and run.stderr == ""

@@ -222,7 +222,7 @@ def test_nothing_of_the_program_is_run_or_changed_by_looking(python: str, projec
     worker.slot = 1
     hooks.clear()
     worker.step()
-    print(hooks, vars(worker), inspect.signature(Worker.step), sys.getprofile(), sys.gettrace())
+    print(hooks, vars(worker), inspect.signature(Worker.step), sys.getprofile(), type(sys.gettrace()).__name__)
     """
     project(script, worker)
     plain = subprocess.run([python, "run.py"], capture_output=True, text=True, check=True).stdout

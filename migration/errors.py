@@ -51,7 +51,8 @@ CATALOGUE: Final[dict[str, Code]] = {
         "uses a module global that may be unbound", "bind it on every path, or rename the local variable"
     ),
     "MG022": Code(
-        "asks with hasattr() what is not proved", "take the attribute out of `[hasattr]`, or set it in `__init__`"
+        "asks with hasattr() what is not proved",
+        "take the attribute out of `[hasattr]`, or set it in `__init__`",
     ),
     "MG101": Code("section not found", "compare the banner with `migrate inventory FILE`"),
     "MG102": Code("class not found", "correct `class` in the recipe"),

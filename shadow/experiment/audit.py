@@ -118,7 +118,10 @@ class Auditor:
     def _body(self, function: FunctionType, owner: type | None) -> None:
         uses = uses_of(function)
         self.names |= uses.names
+        defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
         try:
+            if any(is_a(default, list | dict | set | bytearray) for default in defaults):
+                raise _Effect("has a default that both runs would share and may change")
             if uses.rebinds:
                 raise _Effect(f"rebinds the module global {uses.rebinds[0]}")
             if uses.unloaded:

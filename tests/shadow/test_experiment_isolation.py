@@ -794,3 +794,40 @@ def test_a_drift_of_containers_enums_and_scalars_is_no_difference() -> None:
     worker, gate = gated(act, lambda self: Plan((1, 2), 3, frozenset({1, 2})))
     worker.act()
     assert_equal(gate)
+
+
+def test_a_method_with_a_default_that_can_change_is_not_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default is made once, with the function: a second run would append to what the first one left."""
+    calls: list[str] = []
+
+    class Worker:
+        def __init__(self) -> None:
+            self.n = 1
+
+        def _log(self, seen: list[int] = []) -> list[int]:  # noqa: B006
+            seen.append(self.n)
+            return list(seen)
+
+        def act(self) -> list[int]:
+            return gate.run(self, "act") if gate.on else self._legacy_act()
+
+        def _legacy_act(self) -> list[int]:
+            calls.append("legacy")
+            return self._log()
+
+    class Handler:
+        def __init__(self, worker: Worker) -> None:
+            self._host = worker
+
+        @classmethod
+        def for_worker(cls, worker: Worker) -> Handler:
+            return cls(worker)
+
+        def act(self) -> list[int]:
+            return self._host._log()
+
+    monkeypatch.setenv("TEST_DEFAULT_COMPARE", "1")
+    gate = Gate("TEST_DEFAULT", Handler, {"act": Isolated()})
+    worker = Worker()
+    assert [worker.act(), worker.act()] == [[1], [1, 1]]
+    assert gate.summary().methods[0][1].compared == 0

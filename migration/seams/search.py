@@ -29,7 +29,7 @@ def find_seams(graph: ClassGraph, budget: int, top: int) -> tuple[Cluster, ...]:
         for found in (seed, _improved(graph, seed, fitting, most)):
             pool.setdefault(found, cluster(graph, found))
     smallest = min(budget // _SMALLEST_PART, max(graph.lines(fitting) // _SMALLEST_PART, 1))
-    chosen = _disjoint(graph, _undominated(pool.values()), smallest, top)
+    chosen = _disjoint(graph, pool.values(), smallest, top)
     long = [cluster(graph, (name,)) for name in graph.movable if graph.nodes[name].lines > budget]
     return (*chosen, *sorted(long, key=_rank))[:top]
 
@@ -70,20 +70,6 @@ def _improved(
 def _neighbours(graph: ClassGraph, found: Cluster) -> list[str]:
     near = {callee for _, callee in found.calls_out} | {caller for caller, _ in found.calls_in}
     return [name for name in graph.movable if name in near]
-
-
-def _undominated(pool: Collection[Cluster]) -> list[Cluster]:
-    """Without those of which most is also in one that moves at least as many lines at no higher cost."""
-    ordered = sorted(pool, key=lambda found: (-found.lines, found.cost, found.names))
-    kept: list[Cluster] = []
-    for found in ordered:
-        names = set(found.names)
-        if not any(
-            better.cost <= found.cost and 2 * len(names.intersection(better.names)) > len(names)
-            for better in kept
-        ):
-            kept.append(found)
-    return kept
 
 
 def _disjoint(graph: ClassGraph, pool: Iterable[Cluster], smallest: int, top: int) -> list[Cluster]:

@@ -46,9 +46,6 @@ def write_recipe(path: Path, text: str, *, force: bool) -> None:
     """Write the file as a whole or not at all; MG534 when there is one already, unless `force`."""
     if path.suffix != ".toml":
         raise MigrationError("MG537", f"{path} does not end in .toml")
-    taken = MigrationError("MG534", f"{path} is there already")
-    if not force and (path.exists() or path.is_symlink()):
-        raise taken
     with held_back() as held:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
         try:
@@ -60,9 +57,9 @@ def write_recipe(path: Path, text: str, *, force: bool) -> None:
             if force:
                 os.replace(name, path)
             else:
-                os.link(name, path)  # fails where a file has appeared meanwhile
+                os.link(name, path)  # fails where there is one, even if it has come this moment
         except FileExistsError:
-            raise taken from None
+            raise MigrationError("MG534", f"{path} is there already") from None
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name)

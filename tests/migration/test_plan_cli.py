@@ -281,6 +281,11 @@ def test_a_section_over_the_budget_waits_for_its_parts_and_long_methods_for_a_sp
     assert by_key["goal"].text == "pages taken out of Worker"
 
 
+def test_a_slice_waits_for_those_that_it_calls():
+    needs = {step.key: step.needs for step in steps(planned())}
+    assert needs["slice sample"] == needs["slice finish"] == ("slice pages",) and needs["slice pages"] == ()
+
+
 def test_every_step_comes_after_what_it_needs():
     for wanted in (Wanted(), Wanted(budget=6), Wanted(section="Pages", budget=5)):
         seen: set[str] = set()

@@ -102,6 +102,81 @@ def test_a_settled_member_costs_half_of_one_that_changes():
     assert changing == 2 * settled > 0
 
 
+INTERFACE = """
+class Worker:
+    def __init__(self):
+        self.a = self.b = 0
+    def one(self):
+        {body}
+    def two(self):
+        self.one(); self.a += 1; self.b += 1
+    def three(self):
+        self.one(); self.four()
+    def four(self):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "cost"),
+    [
+        ("pass", 4),  # two calls from outside, each counts one: two halves
+        ("return self.a", 6),
+        ("self.a = 1", 7),  # written here, used elsewhere
+        ("self.four()", 8),  # a call to the outside, and a member
+        ("return self.four", 8),
+    ],
+)
+def test_calls_members_and_written_members_are_counted(body: str, cost: int):
+    assert cluster(graph(INTERFACE.format(body=body)), ["one"]).cost == cost
+
+
+def test_what_has_nothing_in_common_is_not_put_together():
+    text = "class Worker:\n    def __init__(self): self.args = 1\n" + "".join(
+        f"    def {name}(self):\n        self.{name}_state = self.args\n        return self.{name}_state\n"
+        for name in ("admit", "sample", "evict", "report", "migrate", "decode")
+    )
+    assert {len(c.names) for c in find_seams(graph(text), 100, 6)} == {1}
+
+
+LONG = "    def use{0}(self):\n        self.carry()\n" + "        self.own{0} = self.{0}\n" * 11
+GROWN = """
+class Worker:
+    def __init__(self):
+        self.rare = self.x = self.y = self.z = 0
+    def alpha(self):
+        self.rare += 1
+        return self.carry()
+    def beta(self):
+        self.rare += 2
+        return self.carry()
+    def gamma(self):
+        self.rare += 3
+        return self.carry()
+    def delta(self):
+        self.rare += 4
+        return self.carry()
+    def carry(self):
+        self.x += self.y
+        self.y += self.z
+        self.z += self.x
+        return self.x
+"""
+GROWN += "".join(map(LONG.format, "xyz"))
+
+
+def test_a_method_with_most_of_its_calls_in_a_cluster_joins_it():
+    found = [c.names for c in find_seams(graph(GROWN), 17, 9)]
+    assert ("alpha", "beta", "gamma", "delta", "carry") in found
+
+
+def test_what_is_too_small_for_a_slice_is_not_proposed():
+    long = "".join(f"        self.n{i} = {i}\n" for i in range(30))
+    text = f"class Worker:\n    def __init__(self): pass\n    def tiny(self): return 1\n    def work(self):\n{long}"
+    text += f"    def other(self):\n{long.replace('self.n', 'self.m')}"
+    assert {c.names for c in find_seams(graph(text), 200, 9)} == {("work",), ("other",)}
+
+
 def test_members_are_predicted_with_mangled_names_properties_and_asked_attributes():
     text = textwrap.dedent("""
         class Worker:
@@ -109,11 +184,12 @@ def test_members_are_predicted_with_mangled_names_properties_and_asked_attribute
             @property
             def size(self): return self.__n
             def grow(self):
-                if hasattr(self, "asked"): self.__n += self.size
+                if hasattr(self, "asked") and hasattr(self, "probed"): self.__n += self.size
                 self.__private(); self.plain(); self.__class__; self.plain
                 return self.inherited()
             def __private(self): pass
             def plain(self): pass
+            def probed(self): pass
         """)
     found = graph(text)
     names = ["size", "grow", "plain"]
@@ -124,6 +200,9 @@ def test_members_are_predicted_with_mangled_names_properties_and_asked_attribute
     assert "plain" in members_of(found, cluster(found, ["grow"]), ())
 
 
+CACHES = ("take_kv_cache", "give_kv_caches", "drop_cache")
+
+
 def test_words_and_names():
     assert telling("_getGPUKVFreePages2") == ["gpukv", "free", "pages"]
     assert telling("maybe_init_kv_cache") == ["kv", "cache"]
@@ -132,6 +211,8 @@ def test_words_and_names():
     assert camel("kv_cache") == "KvCache" and camel("class_") == "Class"
     assert common_name(GRAPH, ["take_pages", "give_pages", "count_pages"]) == "pages"
     assert common_name(GRAPH, ["report"]) == "report"
+    caches = graph("class Worker:\n" + "".join(f"    def {n}(self): ...\n" for n in CACHES))
+    assert common_name(caches, CACHES) == "kv_cache"
     # Nothing in common: the one that most others call.
     assert common_name(GRAPH, ["step", "sample_scaled", "count_pages"]) == "count_pages"
 

@@ -86,6 +86,7 @@ def test_what_is_changed_in_place_is_no_configuration(change: str):
     [
         ("self.pool.give()", True),
         ("return self.pool.size", True),
+        ("return (self\n            .pool.size)", False),
         ("return self.pool", False),
         ("self.pool(1)", False),
         ("return self.pool.items[self.pool]", False),

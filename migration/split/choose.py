@@ -18,7 +18,7 @@ from migration.split.traits import Obstacle
 
 #: A run of fewer lines is not worth a helper.
 SHORTEST = 4
-_HELPER, _DEPTH, _NO_SEAM = 5, 2, 2
+_HELPER, _DEPTH, _NO_SEAM, _NO_COMMENT = 5, 2, 4, 1
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ class Chooser:
     def _cost(self, run: Run) -> int:
         block = run.block
         cost = len(run.parameters) + len(run.results) + _HELPER + _DEPTH * block.depth
-        if run.first and not run.items[0].is_marked:
-            cost += _NO_SEAM
+        if run.first_line == run.items[0].first_line:
+            cost += _NO_COMMENT if run.items[0].is_marked or not run.first else _NO_SEAM
         if run.last < len(block.items) and not block.items[run.last].is_marked:
             cost += _NO_SEAM
         return cost

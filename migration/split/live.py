@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 from migration.split.effects import Effect, Effects, is_constant_true, is_irrefutable
 from migration.split.scope import bound_names
+
+_JUMPS = ast.Return | ast.Break | ast.Continue
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +101,14 @@ class LiveNames:
     def _Try(self, node: ast.Try, needed: int, exits: _Exits) -> int:
         leaving = exits
         if node.finalbody:
-            # `finally` may be entered on the way to any of the exits, and then goes on there.
+            # Looked at from inside, `finally` may go on to any of the exits; entered on the way to one of
+            # them it goes on there, unless a jump of its own leads elsewhere.
+            final = self.effects.body(node.finalbody)
             onward = needed | exits.raised | exits.broken | exits.continued
             needed = self._run(node.finalbody, onward, exits)
             leaving = _Exits(needed, needed, needed)
+            if not any(isinstance(part, _JUMPS) for inner in node.finalbody for part in ast.walk(inner)):
+                leaving = _Exits(*(_before(final, exit_) for exit_ in astuple(exits)))
         caught = leaving.raised
         for handler in node.handlers:
             inside = self._run(handler.body, needed, leaving)

@@ -16,8 +16,8 @@ from migration.split.scope import bound_names
 _HINT_WORDS, _HINT_LENGTH = 4, 32
 #: Words that say nothing in a name.
 _DULL = frozenset(
-    ("a", "an", "and", "are", "for", "if", "in", "is", "it", "of", "on", "or", "the", "to", "we")
-)
+    ("a", "an", "and", "are", "as", "be", "by", "for", "from", "has", "have", "if", "in", "is", "it", "of")
+).union(("on", "only", "or", "our", "so", "that", "the", "then", "this", "to", "we", "which", "will", "with"))
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,11 @@ def helper_name(style: Style, number: int, run: Run) -> str:
 def _hint(source: Source, run: Run) -> str:
     """A few words of the comment above the run; without one, what it binds or the first thing it calls."""
     for line in range(run.first_line, run.items[0].first_line):
-        words = re.findall(r"[a-z0-9]+", source.lines[line - 1].decode().lower())
-        if found := _slug([word for word in words if word not in _DULL]):
-            return found
+        text = source.lines[line - 1].decode().lower()
+        for clause in re.split(r"[.,:;()]", text):
+            words = [word for word in re.findall(r"[a-z0-9]+", clause) if word not in _DULL]
+            if found := _slug(words):
+                return found
     if run.results:
         return _slug(run.results[:2])
     for item in run.items:

@@ -213,6 +213,7 @@ class Answers:
                 where, Nature.VALUE, spelled(op.label, op.args, op.kwargs), spelled(label, args, kwargs)
             )
         differ = Differ(self.real)
+        self._compare_bindings(differ, where)
         differ.compare(op.args, args, f"{where} {label}")
         differ.compare(op.kwargs, kwargs, f"{where} {label}")
         if differ.differences:
@@ -230,6 +231,22 @@ class Answers:
         answer = self.thaw(op.outcome.value)
         self.given.append((op, answer))
         return answer
+
+    def _compare_bindings(self, differ: Differ, where: str) -> None:
+        """Attributes of collaborators that either side has set since the last call: the next one may read them."""
+        recorder = self.stage.recorder
+        touched = {(id(real), name): real for real, name in recorder.own_bindings(self.next)}
+        touched |= {key: real for key, (real, _, after) in self.overlay.items() if after == self.next}
+        for (key, name), real in touched.items():
+            if not recorder.is_watched(real):
+                continue
+            ours = recorder.binding(real, name, self.next, own=True)[1]
+            theirs = (
+                self.overlay[key, name][1]
+                if self.set_last(real, name)
+                else recorder.binding(real, name, self.next)[1]
+            )
+            differ.compare(ours, theirs, f"{type(real).__qualname__}.{name} before {where}")
 
     def _part(self, path: str, nature: Nature, control: str, candidate: str) -> None:
         self.parted.append(Difference(path, nature, control, candidate))

@@ -68,8 +68,8 @@ class Recorder:
         self._watched: dict[int, Any] = {}
         self._start: dict[int, dict[str, Any]] = {}
         self._last: dict[int, dict[str, Any]] = {}
-        #: (object, attribute) -> (number of the call that rebound it, what to).
-        self._rebound: dict[tuple[int, str], list[tuple[int, Any]]] = {}
+        #: (object, attribute) -> (calls made before, whether the control itself did it, what it was bound to).
+        self._history: dict[tuple[int, str], list[tuple[int, bool, Any]]] = {}
 
     def watch(self, value: Any) -> None:
         """Notes from now on how the attributes of a collaborator are bound."""
@@ -80,14 +80,24 @@ class Recorder:
     def is_watched(self, value: Any) -> bool:
         return id(value) in self._watched
 
-    def binding(self, value: Any, name: str, calls: int) -> tuple[int, Any]:
-        """(the call that bound it, or 0; what it was bound to) after that many calls, the control's own bindings
-        left out: those the candidate has to make itself."""
+    def binding(self, value: Any, name: str, calls: int, *, own: bool = False) -> tuple[int, Any]:
+        """(calls made before it was bound, what to) as of that many calls.
+
+        Bindings by the control itself count only with `own`: the candidate has to make them, too.
+        """
         found = (0, self._start[id(value)].get(name, MISSING))
-        for call, bound in self._rebound.get((id(value), name), ()):
-            if call <= calls:
-                found = (call, bound)
+        for after, was_own, bound in self._history.get((id(value), name), ()):
+            if after <= calls and (own or not was_own):
+                found = (after, bound)
         return found
+
+    def own_bindings(self, calls: int) -> list[tuple[Any, str]]:
+        """What the control itself bound between that many calls and the next."""
+        return [
+            (self._watched[key], name)
+            for (key, name), history in self._history.items()
+            if any(was_own and after == calls for after, was_own, _ in history)
+        ]
 
     def look(self, *, own: bool) -> None:
         """Notes rebindings since the last look; `own`: by the control itself, not by something it called."""
@@ -100,10 +110,10 @@ class Recorder:
                 bound = now.get(name, MISSING)
                 if bound is last.get(name, MISSING):
                     continue
+                self._history.setdefault((key, name), []).append((len(self.ops), own, bound))
                 if own:
                     self.written[key, name] = value
                 else:
-                    self._rebound.setdefault((key, name), []).append((len(self.ops), bound))
                     self.written.pop((key, name), None)
 
     def wants(self, call: Call, args: tuple[Any, ...]) -> bool:

@@ -94,8 +94,9 @@ def _view_class(cls: type) -> type:
         "__getattribute__": __getattribute__,
         "__setattr__": __setattr__,
         "__delattr__": __delattr__,
-        "__del__": lambda self: None,
     }
+    if on_class(cls, "__del__") is not None:
+        namespace["__del__"] = lambda self: None
     try:
         made = type(cls)(cls.__name__, (cls,), namespace)
         object.__new__(made)

@@ -101,7 +101,7 @@ plain = st.recursive(
 
 
 @given(plain, plain)
-@settings(max_examples=200, derandomize=True)
+@settings(max_examples=200, derandomize=True, deadline=None)
 def test_no_difference_means_the_same_text(control: Any, candidate: Any) -> None:
     differ = Differ()
     assert differ.compare(control, candidate, "r") == (repr(control) == repr(candidate))
@@ -123,7 +123,7 @@ def test_a_walk_that_is_too_long_says_so() -> None:
 
 
 @given(st.recursive(plain, lambda inner: st.tuples(inner, inner), max_leaves=5))
-@settings(max_examples=100, derandomize=True)
+@settings(max_examples=100, derandomize=True, deadline=None)
 def test_brief_is_bounded(value: Any) -> None:
     assert len(brief([value] * 10, 60)) <= 60
 

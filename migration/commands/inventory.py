@@ -109,28 +109,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _score(arguments: argparse.Namespace) -> int:
-    import dataclasses
-
     from rich.console import Console
 
-    from migration import render, render_score
+    from migration import render
     from migration.code.tree import DiskTree
     from migration.survey.score import score_class
+    from migration.survey.score_report import print_score, score_json
 
     root, path = _place(arguments)
     errors = Console(stderr=True)
     with errors.status(f"trying every definition of {arguments.file}") as status:
         found = score_class(DiskTree(root), path, arguments.class_name, status.update)
     if arguments.json:
-        summary = {
-            "tried": found.tried,
-            "movable": found.movable,
-            "percent": found.percent,
-            "line": found.line,
-        }
-        render.as_json({"schema": 1, **summary, **dataclasses.asdict(found)})
+        render.as_json(score_json(found))
     else:
-        render_score.score(found, Console())
+        print_score(found, Console())
     return DONE
 
 

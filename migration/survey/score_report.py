@@ -35,26 +35,10 @@ def score_json(score: Score) -> dict[str, Any]:
 
 
 def print_score(score: Score, console: Console) -> None:
-    """The line, how the definitions move by kind, the declared rewrites, and what is refused and why."""
+    """What is refused and why, the declared rewrites, how the definitions move by kind, and the line."""
     from rich.markup import escape
     from rich.table import Table
 
-    console.print(f"[bold]{score.class_name}[/] {escape(score.line)}", soft_wrap=True, highlight=False)
-    kinds = Table(title="Definitions", title_justify="left")
-    kinds.add_column("kind")
-    for name in ("tried", "named handles", "host handle", "refused"):
-        kinds.add_column(name, justify="right")
-    for kind in dict.fromkeys(one.kind for one in score.definitions):
-        found = [one.outcome for one in score.definitions if one.kind == kind and one.outcome != "stub"]
-        counts = [found.count("named"), found.count("host"), found.count("refused")]
-        kinds.add_row(kind, str(len(found)), *(str(count or "") for count in counts))
-    console.print(kinds)
-    if score.rewrites:
-        rewrites = Table("declared rewrite", title="Moved with a declared rewrite", title_justify="left")
-        rewrites.add_column("definitions", justify="right")
-        for kind, count in score.rewrites:
-            rewrites.add_row(kind, str(count))
-        console.print(rewrites)
     refused = [one for one in score.definitions if one.outcome == "refused"]
     if refused:
         table = Table("definition", "line", "code", "why", "way out", title="Refused", title_justify="left")
@@ -64,3 +48,19 @@ def print_score(score: Score, console: Console) -> None:
                 line = str(refusal.line or one.line)
                 table.add_row(one.name, line, refusal.code, escape(why), escape(refusal.way_out))
         console.print(table)
+    if score.rewrites:
+        rewrites = Table("declared rewrite", title="Moved with a declared rewrite", title_justify="left")
+        rewrites.add_column("definitions", justify="right")
+        for kind, count in score.rewrites:
+            rewrites.add_row(kind, str(count))
+        console.print(rewrites)
+    kinds = Table(title="Definitions", title_justify="left")
+    kinds.add_column("kind")
+    for name in ("tried", "named handles", "host handle", "refused"):
+        kinds.add_column(name, justify="right")
+    for kind in dict.fromkeys(one.kind for one in score.definitions):
+        found = [one.outcome for one in score.definitions if one.kind == kind and one.outcome != "stub"]
+        counts = [found.count("named"), found.count("host"), found.count("refused")]
+        kinds.add_row(kind, str(len(found)), *(str(count or "") for count in counts))
+    console.print(kinds)
+    console.print(f"{score.class_name}: {score.line}", soft_wrap=True, highlight=False, markup=False)

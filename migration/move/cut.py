@@ -22,7 +22,7 @@ from migration.ledger.change import FileChange
 from migration.move.beside import beside
 from migration.move.body import body_edits, super_calls
 from migration.move.declared import Declared, declare, mark, unmatched, unused
-from migration.move.handler_module import handler_text, import_lines, is_read
+from migration.move.handler_module import TYPING_CALLABLE, handler_text, import_lines, is_read
 from migration.move.literal import Literal, literal_of, misfits
 from migration.move.moving import Moving, decide, is_overload, mangled, moved_name
 from migration.move.names import (
@@ -563,12 +563,13 @@ class _Cut:
         bound: dict[str, ImportName] = {
             n: ImportName("typing", n) for n in ("Any", "Protocol", "TYPE_CHECKING")
         }
-        if any(is_read(handle.spec) for handle in found):
+        given = {item for literal in self._literals.values() for item in literal.imports}
+        items = {*imports.runtime, *imports.typing, *types.imports, *given}
+        if any(is_read(handle.spec) for handle in found) and TYPING_CALLABLE not in items:
             bound["Callable"] = ImportName("collections.abc", "Callable")
         if recipe.snapshot:
             bound["dataclass"] = ImportName("dataclasses", "dataclass")
-        given = {item for literal in self._literals.values() for item in literal.imports}
-        for item in sorted({*imports.runtime, *imports.typing, *types.imports, *given}, key=str):
+        for item in sorted(items, key=str):
             other = bound.setdefault(item.bound, item)
             dotted = item.name is None and other.name is None and not (item.alias or other.alias)
             if item.bound in own or (other != item and not dotted):

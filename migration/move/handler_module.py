@@ -12,6 +12,8 @@ from migration.patterns import links
 from migration.recipe import HandleSpec, Recipe
 
 _WIDTH = 110
+#: A module that has this one needs no other.
+TYPING_CALLABLE = ImportName("typing", "Callable")
 
 
 def import_lines(
@@ -73,10 +75,11 @@ def handler_text(
     if fields:
         runtime.add(ImportName("dataclasses", "dataclass"))
         protocols.append(_snapshot_text(recipe, fields))
-    if any(is_read(handle.spec) for handle in handles):
-        runtime.add(ImportName("collections.abc", "Callable"))
     given = {item for handle in handles if handle.literal for item in handle.literal.imports}
     typing = (set(plan.typing) | set(type_imports) | given) - runtime
+    if any(is_read(handle.spec) for handle in handles) and TYPING_CALLABLE not in runtime | typing:
+        runtime.add(ImportName("collections.abc", "Callable"))
+        typing -= runtime
     if plan.typing_aliases:
         typing.add(ImportName(recipe.source_module, recipe.source_class))
     # What typing itself offers is there at run time anyway, and costs no import guard.

@@ -108,6 +108,19 @@ def test_an_object_is_a_handle_of_its_own_where_nothing_but_its_members_is_used(
     assert ("pool.take" in trial.members) is is_object and ("pool" in trial.members) is not is_object
 
 
+@pytest.mark.parametrize("origin", ["typing", "collections.abc"])
+def test_a_worker_may_have_its_own_callable(origin: str):
+    # The constructor of a handler with an object takes a Callable.
+    text = WORKER.replace("import json\n", f"import json\nfrom {origin} import Callable\n").replace(
+        "def take_pages(self, uuid, count):", "def take_pages(self, uuid, count: Callable[[], int] | int):"
+    )
+    (trial,) = planned(text, Wanted(section="Pages")).trials
+    assert trial.verdict == "yes" and trial.plan is not None
+    handler = (trial.plan.changes[0].after or b"").decode()
+    imports = [line for line in handler.splitlines() if "import" in line and "Callable" in line]
+    assert len(imports) == 1 and imports[0].startswith(f"from {origin} import ")
+
+
 def test_objects_share_a_handle_where_there_are_too_many():
     calls = "\n".join(f"        self.part{n}.go()" for n in range(9)) + "\n        self.part7.go2(self.late)"
     text = (

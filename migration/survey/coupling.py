@@ -79,7 +79,7 @@ def coupling(sections: Iterable[tuple[str, Iterable[MethodUse]]], *, banners: bo
     for label, methods in parts:
         for method in methods:
             for name, count in method.calls.items():
-                if name in owner and owner[name] != label:
+                if name in owner:
                     calls[label, owner[name]][name] += count
     pairs = []
     for source, _ in parts:

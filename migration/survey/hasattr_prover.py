@@ -11,7 +11,6 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from migration.code.facts import dotted
 from migration.code.source import Source
 from migration.code.structure import ClassOutline, FunctionNode
 from migration.code.tree import Tree
@@ -20,6 +19,8 @@ from migration.survey.presence.attribute_uses import takes_self
 from migration.survey.presence.class_files import ClassFiles, Module, OneFile
 from migration.survey.presence.declaring import all_or_none
 from migration.survey.presence.findings import Assumed, HasattrFinding, Rewrite, Site, Verdict
+from migration.survey.presence.of_class import ClassPresence
+from migration.survey.presence.places import context, holds_self, is_operand
 from migration.survey.presence.rewrites import is_special, rewrite
 from migration.survey.presence.values import Test
 from migration.survey.presence.world import World
@@ -66,15 +67,21 @@ class _Prover:
         sites: tuple[Site, ...] = ()
         if name is not None:
             sites = (*self.world.sites(name), *self.world.removals(name))
-        claim = self._claim(method, test, sites)
+        claim = self._claim(method, test, sites, self.world.presence)
+        if claim.verdict == "always" and (unseen := self.world.risks("adds")):
+            # An attribute set under a computed name may stand before a helper of the class.
+            alone = self.world.without_helpers
+            (same,) = (t for t in alone.trace(self.world.owner, method).tests if t.node is test.node)
+            if self._claim(method, same, sites, alone).verdict != "always":
+                claim = claim._replace(obstacles=(*claim.obstacles, *unseen))
         answer = Answer(
             method,
             test,
             claim.verdict,
             claim.reason,
             sites,
-            _is_operand(call, parents),
-            _holds_self(test, parents),
+            is_operand(call, parents),
+            holds_self(test, parents),
         )
         change, more = rewrite(self.source, self.world, answer)
         verdict, reason, assumed = claim.verdict, claim.reason, None
@@ -94,7 +101,7 @@ class _Prover:
             end_line=call.end_lineno or call.lineno,
             end_column=call.end_col_offset or 0,
             spelled=ast.unparse(call),
-            context=_context(test, parents),
+            context=context(test, parents),
             verdict=verdict,
             reason=reason,
             sites=sites,
@@ -103,7 +110,9 @@ class _Prover:
             scope=self.scope,
         )
 
-    def _claim(self, method: FunctionNode, test: Test, sites: tuple[Site, ...]) -> _Claim:
+    def _claim(
+        self, method: FunctionNode, test: Test, sites: tuple[Site, ...], presence: ClassPresence
+    ) -> _Claim:
         world, name = self.world, test.attribute
         if name is None:
             return _Claim("depends", "the name is computed")
@@ -126,8 +135,8 @@ class _Prover:
         if name in test.state:
             reason = f"every way through {method.name} to this test has used or made it"
             return _Claim("always", reason, (*world.blind_spots, *self._may_go(name)))
-        if name in world.presence.after_init:
-            return self._made_by_init(method, name)
+        if name in presence.after_init:
+            return self._made_by_init(method, name, presence)
         return self._not_made_by_init(name, sites)
 
     def _may_go(self, name: str) -> tuple[str, ...]:
@@ -155,9 +164,9 @@ class _Prover:
         reason = f"the class body has it ({_places(made)})"
         return _Claim("always", reason, (*self.world.blind_spots, *obstacles))
 
-    def _made_by_init(self, method: FunctionNode, name: str) -> _Claim:
+    def _made_by_init(self, method: FunctionNode, name: str, presence: ClassPresence) -> _Claim:
         world = self.world
-        early = world.presence.before(name)
+        early = presence.before(name)
         if method.name == "__init__" or (early is not None and method.name in early):
             return _Claim("depends", f"{method.name} may run before __init__ has made it")
         obstacles = [*world.blind_spots, *self._may_go(name), *world.init_bypassed]
@@ -206,41 +215,3 @@ def _places(sites: Sequence[Site], shown: int = 3) -> str:
     ]
     more = f" and {len(said) - shown} more" if len(said) > shown else ""
     return "; ".join(said[:shown]) + more
-
-
-def _context(test: Test, parents: dict[int, ast.AST]) -> Literal["plain", "not", "and"]:
-    parent = parents.get(id(test.node))
-    if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not):
-        return "not"
-    if isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.And):
-        after = parent.values[parent.values.index(test.node) + 1 :]
-        uses = (node for part in after for node in ast.walk(part))
-        if any(isinstance(node, ast.Attribute) and node.attr == test.attribute for node in uses):
-            return "and"
-    return "plain"
-
-
-def _is_operand(call: ast.Call, parents: dict[int, ast.AST]) -> bool:
-    """Whether a comparison in the place of the call needs parentheses."""
-    parent = parents.get(id(call))
-    return not isinstance(
-        parent, ast.If | ast.While | ast.BoolOp | ast.Assign | ast.Return | ast.IfExp
-    ) and not (isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not))
-
-
-def _holds_self(test: Test, parents: dict[int, ast.AST]) -> bool:
-    """Whether nothing but such tests makes the innermost nested function or lambda a closure over self."""
-    owner = parents.get(id(test.node))
-    while owner is not None and not isinstance(owner, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-        owner = parents.get(id(owner))
-    if owner is None or id(owner) not in parents:
-        return False
-    name = ast.unparse(test.node.args[0])
-    asked = {
-        id(node.args[0])
-        for node in ast.walk(owner)
-        if isinstance(node, ast.Call) and dotted(node.func) in ("hasattr", "getattr") and node.args
-    }
-    return not any(
-        isinstance(node, ast.Name) and node.id == name and id(node) not in asked for node in ast.walk(owner)
-    )

@@ -129,6 +129,28 @@ def test_helpers_that_init_calls_count_unless_they_can_be_replaced():
     assert only(text).verdict == "depends"
 
 
+def test_a_helper_may_be_replaced_under_a_computed_name_or_from_another_file():
+    setup = "def setup(self):\n    self.x = 1"
+    computed = f"{setup}\ndef put(self, k):\n    setattr(self, k, 1)"
+    finding = only(worker("self.setup()", more=computed))
+    assert (
+        finding.verdict == "depends" and finding.assumed is not None and finding.assumed.verdict == "always"
+    )
+    assert only(worker("self.x = 1", more=computed)).verdict == "always"
+    for patch in ("W.setup = print", "mock.patch.object(W, 'setup')", "mock.patch('app.w.W.setup')"):
+        other = f"from app.w import W\n{patch}\n"
+        assert only(worker("self.setup()", more=setup), app__d=other).verdict == "depends"
+    assert (
+        only(worker("self.setup()", more=setup), app__d="def go(v):\n    v.setup = 1\n").verdict == "always"
+    )
+
+
+def test_a_long_chain_of_helpers_is_cut_short():
+    chain = "\n".join(f"def s{i}(self):\n    self.s{i + 1}()" for i in range(400))
+    finding = only(worker("self.s0()", more=f"{chain}\ndef s400(self):\n    self.x = 1"))
+    assert finding.verdict == "depends"
+
+
 def test_a_helper_that_calls_itself_is_not_believed():
     helper = "def setup(self):\n    if self.x:\n        return\n    self.setup()"
     assert only(worker("self.setup()", more=helper), "W").verdict in ("depends", "always")
@@ -600,4 +622,6 @@ def test_a_rewritten_class_shows_the_same(seed: int):
     changed = apply_edits(source.data, edits).decode()
     for schedule in range(4 if edits else 0):
         before, after = Run(text, schedule, spy=False), Run(changed, schedule, spy=False)
-        assert before.shown == after.shown, f"{text}\n----\n{changed}"
+        # Where the stack ends depends on frames, not on meaning: a builtin call takes none.
+        if "RecursionError" not in (*before.shown, *after.shown):
+            assert before.shown == after.shown, f"{text}\n----\n{changed}"

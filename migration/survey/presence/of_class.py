@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from functools import cached_property
 
-from migration.code.facts import dotted, own_scope
 from migration.code.structure import FunctionNode
+from migration.survey.presence.around import SUPER_INIT, Around
 from migration.survey.presence.attribute_uses import takes_self
 from migration.survey.presence.class_files import KnownClass
 from migration.survey.presence.flow import trace_method
 from migration.survey.presence.hierarchy import Hierarchy
 from migration.survey.presence.values import Trace
 
-#: Added to the state after `super().__init__(...)`: a subclass must reach it.
-SUPER_INIT = "<super().__init__>"
+#: Helpers that call helpers are followed so far.
+_DEEPEST = 12
 #: Methods that Python may call on an object whose `__init__` has not finished, or has failed.
 _UNTIMELY = (
     "__del__",
@@ -30,28 +31,17 @@ _UNTIMELY = (
     "__setstate__",
     "__str__",
 )
-#: Context managers that never swallow an exception.
-_PASS_EXCEPTIONS = frozenset(
-    (
-        "contextlib.closing",
-        "contextlib.nullcontext",
-        "open",
-        "threading.Condition",
-        "threading.Lock",
-        "threading.RLock",
-        "torch.device",
-        "torch.enable_grad",
-        "torch.inference_mode",
-        "torch.no_grad",
-    )
-)
 
 
 class ClassPresence:
-    """Traces of the methods of a class and its kin, each made once."""
+    """Traces of the methods of a class and its kin, each made once.
 
-    def __init__(self, kin: Hierarchy) -> None:
+    `helpers`: what a method called on self makes counts for its caller.
+    """
+
+    def __init__(self, kin: Hierarchy, *, helpers: bool = True) -> None:
         self.kin = kin
+        self.helpers = helpers
         self._traces: dict[int, Trace] = {}
         self._running: set[int] = set()
 
@@ -65,7 +55,7 @@ class ClassPresence:
             return Trace(at_return=frozenset())
         if id(node) not in self._traces:
             self._running.add(id(node))
-            self._traces[id(node)] = trace_method(node, owner.name, _Around(self, owner))
+            self._traces[id(node)] = trace_method(node, owner.name, Around(self, owner))
             self._running.discard(id(node))
         return self._traces[id(node)]
 
@@ -73,19 +63,36 @@ class ClassPresence:
         """Attributes that exist after a call of that method has returned."""
         if node is None or id(node) in self._running or isinstance(node, ast.AsyncFunctionDef) != awaited:
             return frozenset()
+        if len(self._running) > _DEEPEST:
+            return frozenset()
         return self.trace(owner, node).at_return or frozenset()
 
     def definition(self, name: str) -> tuple[KnownClass, FunctionNode] | None:
         """What `self.name(...)` runs on any object of the class; None where that is not certain."""
         if any(name in known.body.bindings for known in self.kin.outside):
             return None
-        if any(known.module.may_store(name) for known in self.kin.all):
+        if any(known.module.may_store(name) for known in self.kin.all) or self._may_be_patched(name):
             return None
         for known in self.kin.order:
             if name in known.body.bindings:
                 node = known.body.plain_method(name)
                 return None if node is None else (known, node)
         return None
+
+    def _may_be_patched(self, name: str) -> bool:
+        """Whether a file that names the class assigns such an attribute, or spells its name in a string."""
+        pattern = re.compile(rb"\.\s*%b\s*=(?!=)|[\"'.]%b[\"']" % ((re.escape(name.encode()),) * 2))
+        return any(pattern.search(data) for data in self._others)
+
+    @cached_property
+    def _others(self) -> tuple[bytes, ...]:
+        kin = {known.module.path for known in self.kin.all}
+        names = [known.name.encode() for known in self.kin.all]
+        return tuple(
+            data
+            for path, data in self.kin.files.texts.items()
+            if path not in kin and any(name in data for name in names)
+        )
 
     @cached_property
     def initialiser(self) -> tuple[KnownClass, FunctionNode] | None:
@@ -192,57 +199,3 @@ class ClassPresence:
                 return None
             waiting += names
         return frozenset(reached)
-
-
-class _Around:
-    """`Surroundings` of the methods of one class of the hierarchy."""
-
-    def __init__(self, presence: ClassPresence, owner: KnownClass) -> None:
-        self.presence = presence
-        self.owner = owner
-
-    @property
-    def loads_prove(self) -> bool:
-        return self.presence.loads_prove
-
-    def made_by_call(self, name: str, *, awaited: bool) -> frozenset[str]:
-        found = self.presence.definition(name)
-        return frozenset() if found is None else self.presence.made_by(*found, awaited)
-
-    def made_by_super(self, owner: ast.AST, name: str, *, awaited: bool) -> frozenset[str]:
-        marker = frozenset((SUPER_INIT,) if name == "__init__" else ())
-        base = self.presence.kin.next_after(self.owner, name)
-        if base is None:
-            return marker
-        return marker | self.presence.made_by(base, base.body.plain_method(name), awaited)
-
-    def lets_exceptions_through(self, manager: ast.expr) -> bool:
-        if not isinstance(manager, ast.Call):
-            return False
-        if self.owner.callee(manager) in _PASS_EXCEPTIONS:
-            return True
-        name = dotted(manager.func)
-        module = self.owner.module
-        functions = [
-            node for node in module.tree.body if isinstance(node, ast.FunctionDef) and node.name == name
-        ]
-        if len(functions) != 1 or name in module.names.repeated or name in module.uses.variables:
-            return False
-        return self._passes_on(functions[0])
-
-    def _passes_on(self, function: ast.FunctionDef) -> bool:
-        """Whether a `@contextmanager` function yields outside everything that could catch."""
-        origins = [self.owner.body.origin(decorator) for decorator in function.decorator_list]
-        if origins != ["contextlib.contextmanager"]:
-            return False
-        catching = (ast.With, ast.AsyncWith)
-        for node in own_scope(function):
-            catches = isinstance(node, catching) or (isinstance(node, ast.Try) and node.handlers)
-            leaves = isinstance(node, ast.Try | ast.For | ast.While) and any(
-                isinstance(part, ast.Return | ast.Break | ast.Continue)
-                for last in getattr(node, "finalbody", ())
-                for part in ast.walk(last)
-            )
-            if (catches or leaves) and any(isinstance(part, ast.Yield) for part in ast.walk(node)):
-                return False
-        return True

@@ -11,12 +11,13 @@ from typing import Literal
 
 from migration.code.facts import dotted
 from migration.code.structure import FunctionNode
+from migration.survey.presence.around import SUPER_INIT
 from migration.survey.presence.attribute_uses import UseKind, takes_self
 from migration.survey.presence.class_files import ClassFiles, KnownClass, Module
 from migration.survey.presence.findings import Site, SiteKind, Value
 from migration.survey.presence.hierarchy import Hierarchy
 from migration.survey.presence.never_none import value_of
-from migration.survey.presence.of_class import SUPER_INIT, ClassPresence
+from migration.survey.presence.of_class import ClassPresence
 from migration.survey.presence.values import Trace
 
 _BUILTINS = frozenset(
@@ -45,6 +46,11 @@ class World:
         self.files = files
         self.kin = Hierarchy(files, module, node)
         self.presence = ClassPresence(self.kin)
+
+    @cached_property
+    def without_helpers(self) -> ClassPresence:
+        """The same where a method called on self may have been replaced."""
+        return ClassPresence(self.kin, helpers=False)
 
     @property
     def owner(self) -> KnownClass:

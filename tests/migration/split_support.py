@@ -35,8 +35,8 @@ def plan(data: bytes, options: SplitOptions = OPTIONS, method: str = "run") -> S
     return plan_split(Source("app/worker.py", data), method, "Worker", options)
 
 
-def planned(data: bytes, options: SplitOptions = OPTIONS) -> SplitPlan:
-    outcome = plan(data, options)
+def planned(data: bytes, options: SplitOptions = OPTIONS, method: str = "run") -> SplitPlan:
+    outcome = plan(data, options, method)
     assert isinstance(outcome, SplitPlan), outcome
     return outcome
 

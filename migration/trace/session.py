@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from typing import Any
 from migration.errors import MigrationError
 from migration.trace.merge import Merged, merge
 
+#: How long a process may outlive the command and still end in good order.
+_GRACE_S = 2.0
 _PROBE = Path(__file__).with_name("probe")
 
 # The folder with this file comes first on PYTHONPATH, so each Python child imports it as it starts. It takes
@@ -87,7 +90,15 @@ def trace(command: Sequence[str], classes: Sequence[str], depth: int, limit: int
                 raise MigrationError("MG522", f"{command[0]}: {error.strerror}") from error
             forward.append(process)
             status = process.wait()
-        return Run(128 - status if status < 0 else status, merge(Path(folder)))
+        return Run(128 - status if status < 0 else status, _gathered(Path(folder)))
+
+
+def _gathered(folder: Path) -> Merged:
+    """What all processes saw; those that outlive the command (a resource tracker) get a moment to end."""
+    deadline = time.monotonic() + _GRACE_S
+    while (seen := merge(folder)).ended_early and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return seen
 
 
 def _runnable(command: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from migration.code.source import Source
@@ -62,6 +63,15 @@ def classes(source: Source) -> tuple[ast.ClassDef, ...]:
     """Module-level classes, the longest first."""
     found = [node for node in source.tree.body if isinstance(node, ast.ClassDef)]
     return tuple(sorted(found, key=lambda node: node.lineno - (node.end_lineno or node.lineno)))
+
+
+def top_imports(source: Source) -> Iterator[ast.stmt]:
+    """The docstring and the imports that open a module."""
+    for index, node in enumerate(source.tree.body):
+        docstring = index == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if not (docstring or isinstance(node, ast.Import | ast.ImportFrom)):
+            return
+        yield node
 
 
 def outline(source: Source, class_name: str | None = None) -> ClassOutline:

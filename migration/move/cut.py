@@ -15,7 +15,7 @@ from migration.code.depth import deep_trees
 from migration.code.facts import MethodFacts, SelfUse, method_facts
 from migration.code.import_graph import ImportGraph
 from migration.code.source import Edit, Source, apply_edits, read_source
-from migration.code.structure import ClassOutline, Method, Section, outline
+from migration.code.structure import ClassOutline, Method, Section, outline, top_imports
 from migration.code.tree import OverlayTree, Tree
 from migration.errors import MigrationError, Refusal
 from migration.ledger.change import FileChange
@@ -163,15 +163,6 @@ def _class_names(shape: ClassOutline) -> frozenset[str]:
         elif isinstance(statement, ast.ClassDef):
             found.add(statement.name)
     return frozenset(found)
-
-
-def _top_imports(source: Source) -> Iterator[ast.stmt]:
-    """The imports that open a module, and its docstring."""
-    for index, node in enumerate(source.tree.body):
-        docstring = index == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if not (docstring or isinstance(node, ast.Import | ast.ImportFrom)):
-            return
-        yield node
 
 
 def _same_names(moving: Sequence[Moving]) -> list[Refusal]:
@@ -519,7 +510,7 @@ class _Cut:
         """`from <target> import <handler>` after the imports at the top of the worker module."""
         item = ImportName(self.recipe.target_module, self.recipe.handler_class)
         last = self.source.head_lines
-        for node in _top_imports(self.source):
+        for node in top_imports(self.source):
             if self._is_handler_import(node) and ast.unparse(node) > f"from {item.module} import {item.name}":
                 break  # handlers stand in one order, whichever was cut first
             last = node.end_lineno or node.lineno

@@ -6,7 +6,7 @@ import ast
 import re
 
 from migration.code.source import Edit, Source, apply_edits, read_source
-from migration.code.structure import ClassOutline
+from migration.code.structure import ClassOutline, top_imports
 from migration.move.handler_module import import_lines
 from migration.move.names import ImportName
 from migration.recipe import Recipe
@@ -40,22 +40,16 @@ def gate_imports(recipe: Recipe, effects: dict[str, tuple[str, str]]) -> str:
 
 
 def import_position(source: Source) -> int:
-    """Byte offset behind the imports at the top of the module."""
-    last = 0
-    for node in source.tree.body:
-        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if isinstance(node, ast.Import | ast.ImportFrom) or (docstring and node is source.tree.body[0]):
-            last = node.end_lineno or node.lineno
-        else:
-            break
-    return source.offset(last + 1)
+    """Byte offset behind the imports at the top of the module, or behind the comments that open it."""
+    ends = [node.end_lineno or node.lineno for node in top_imports(source)]
+    return source.offset(max([source.head_lines, *ends]) + 1)
 
 
 def class_position(source: Source, shape: ClassOutline) -> int:
     """Byte offset before the class, its decorators and the comments glued above it."""
     line = min([shape.node.lineno, *(d.lineno for d in shape.node.decorator_list)])
     own = {comment.line for comment in source.comments if comment.own_line}
-    while line - 1 in own:
+    while line - 1 in own and line - 1 > source.head_lines:
         line -= 1
     return source.offset(line)
 

@@ -198,6 +198,12 @@ def test_a_name_that_the_gate_needs_and_the_module_has_is_refused():
     assert isinstance(outcome, GateRefused) and [r.code for r in outcome.refusals] == ["MG106"]
 
 
+def test_a_gate_keeps_the_first_lines_of_a_file_first():
+    head = b"#!/usr/bin/env python\n# -*- coding: utf-8 -*-\n"
+    tree = with_gates(ported(tree_of(head + WORKER)))
+    assert tree.files[RECIPE.source_file].startswith(head + b"from app.parts.cache import CacheManager\n")
+
+
 def test_effects_are_inferred_and_a_recipe_may_declare_them():
     tree = ported(tree_of(WORKER))
     outcome = plan_gate(RECIPE, tree)

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from migration.code.structure import FunctionNode
+from migration.code.structure import FunctionNode, Method
+
+_ACCESSORS = ("setter", "deleter", "getter")
 
 UseKind = Literal[
     "read",
@@ -65,6 +67,15 @@ def self_name(node: FunctionNode) -> str | None:
     """Name of the first positional parameter, None for a static method or one without any."""
     positional = [*node.args.posonlyargs, *node.args.args]
     return positional[0].arg if positional and not is_static(node) else None
+
+
+def accessor_of(method: Method) -> str:
+    """ "setter", "deleter" or "getter" for `@name.setter def name`, "" for any other definition."""
+    for decorator in method.node.decorator_list:
+        owner, _, accessor = dotted(decorator).rpartition(".")
+        if owner == method.name and accessor in _ACCESSORS:
+            return accessor
+    return ""
 
 
 def parameters(arguments: ast.arguments) -> list[str]:

@@ -22,16 +22,8 @@ def configure(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from migration.code.tree import DiskTree
-    from migration.commands.phase import finish
-    from migration.commands.writing import open_repository
+    from migration.commands.phase import carry_out
     from migration.phases.cleanup import CleanupPlan, plan_cleanup
     from migration.proofs.record import record_cleanup
-    from migration.slices import load_recipe
 
-    recipe = load_recipe(arguments.slice)
-    root = open_repository(arguments)
-    tree = DiskTree(root)
-    outcome = plan_cleanup(recipe, tree)
-    proof = record_cleanup(outcome, tree) if isinstance(outcome, CleanupPlan) else None
-    return finish(arguments, root, tree, outcome, proof)
+    return carry_out(arguments, plan_cleanup, CleanupPlan, record_cleanup)

@@ -23,16 +23,8 @@ def configure(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from migration.code.tree import DiskTree
-    from migration.commands.phase import finish
-    from migration.commands.writing import open_repository
+    from migration.commands.phase import carry_out
     from migration.phases.gate import GatePlan, plan_gate
     from migration.proofs.record import record_gate
-    from migration.slices import load_recipe
 
-    recipe = load_recipe(arguments.slice)
-    root = open_repository(arguments)
-    tree = DiskTree(root)
-    outcome = plan_gate(recipe, tree)
-    proof = record_gate(outcome, tree) if isinstance(outcome, GatePlan) else None
-    return finish(arguments, root, tree, outcome, proof)
+    return carry_out(arguments, plan_gate, GatePlan, record_gate)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from migration import render
 from migration.cli import DONE, REFUSED, WOULD_CHANGE
-from migration.code.tree import Tree
-from migration.commands.writing import is_dry, write
+from migration.code.tree import DiskTree, Tree
+from migration.commands.writing import is_dry, open_repository, write
 from migration.ledger.change import FileChange
 from migration.ledger.patch import patch
 from migration.phases.cleanup import CleanupClean, CleanupPlan, CleanupRefused
 from migration.phases.gate import GateClean, GatePlan, GateRefused
 from migration.phases.port import PortClean, PortPlan, PortRefused
 from migration.proofs.record import ProofFile, proof_change
+from migration.recipe import Recipe
+from migration.slices import load_recipe
 
 Outcome = (
     PortPlan
@@ -32,7 +34,25 @@ Outcome = (
 )
 
 
-def finish(
+Planned = TypeVar("Planned", PortPlan, GatePlan, CleanupPlan)
+
+
+def carry_out(
+    arguments: argparse.Namespace,
+    plan: Callable[[Recipe, Tree], Outcome],
+    planned: type[Planned],
+    record: Callable[[Planned, Tree], ProofFile],
+) -> int:
+    """Plan one phase of the slice on the repository and do what the options say with the outcome."""
+    recipe = load_recipe(arguments.slice)
+    root = open_repository(arguments)
+    tree = DiskTree(root)
+    outcome = plan(recipe, tree)
+    proof = record(outcome, tree) if isinstance(outcome, planned) else None
+    return _finish(arguments, root, tree, outcome, proof)
+
+
+def _finish(
     arguments: argparse.Namespace, root: Path, tree: Tree, outcome: Outcome, proof: ProofFile | None
 ) -> int:
     """Exit code of the command; `proof` belongs to an outcome that changes something."""

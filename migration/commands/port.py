@@ -36,19 +36,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _port(arguments: argparse.Namespace) -> int:
-    from migration.code.tree import DiskTree
-    from migration.commands.phase import finish
-    from migration.commands.writing import open_repository
+    from migration.commands.phase import carry_out
     from migration.phases.port import PortPlan, plan_port
     from migration.proofs.record import record_port
-    from migration.slices import load_recipe
 
-    recipe = load_recipe(arguments.slice)
-    root = open_repository(arguments)
-    tree = DiskTree(root)
-    outcome = plan_port(recipe, tree)
-    proof = record_port(outcome, tree) if isinstance(outcome, PortPlan) else None
-    return finish(arguments, root, tree, outcome, proof)
+    return carry_out(arguments, plan_port, PortPlan, record_port)
 
 
 def _cut(arguments: argparse.Namespace) -> int:

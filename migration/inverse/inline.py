@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from migration.code.source import Source, read_source
@@ -43,8 +42,8 @@ def plan_inline(tree: Tree, proof: ProofFile) -> InlinePlan | InlineRefused:
     folded = fold(recipe, worker, handler, proof.names, proof.inverse)
     if folded.lost:
         return InlineRefused(tuple(Refusal("MG111", recipe.source_file, 0, lost) for lost in folded.lost))
-    gone = frozenset((recipe.target_file, *proof.created))
-    again = plan_cut(recipe, _Without(OverlayTree(tree, {recipe.source_file: folded.worker}), gone))
+    gone: dict[str, bytes | None] = dict.fromkeys((recipe.target_file, *proof.created))
+    again = plan_cut(recipe, OverlayTree(tree, {**gone, recipe.source_file: folded.worker}))
     if not isinstance(again, CutPlan):
         return _refused("MG111", recipe.source_file, "the folded class cannot be cut again")
     new = next(change.after for change in again.changes if change.path == recipe.target_file)
@@ -67,26 +66,6 @@ def plan_inline(tree: Tree, proof: ProofFile) -> InlinePlan | InlineRefused:
 
 def _refused(code: str, where: str, message: str) -> InlineRefused:
     return InlineRefused((Refusal(code, where, 0, message),))
-
-
-@dataclass(frozen=True)
-class _Without:
-    """A tree without some files."""
-
-    base: Tree
-    gone: frozenset[str]
-
-    def read(self, path: str) -> bytes | None:
-        return None if path in self.gone else self.base.read(path)
-
-    def is_dir(self, path: str) -> bool:
-        if not self.base.is_dir(path):
-            return False
-        left = [name for name in self.base.python_files() if name.startswith(f"{path}/")]
-        return not left or any(name not in self.gone for name in left)
-
-    def python_files(self) -> Iterator[str]:
-        return (path for path in self.base.python_files() if path not in self.gone)
 
 
 def _more_than(proof: ProofFile, handler: bytes) -> list[str]:

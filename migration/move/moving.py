@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from migration.code.facts import MethodFacts, dotted, is_static, own_scope
+from migration.code.facts import MethodFacts, accessor_of, dotted, own_scope
 from migration.code.structure import FunctionNode, Method
 from migration.code.tree import Tree
 from migration.move.names import ModuleNames
@@ -22,7 +22,6 @@ CONTEXT_MANAGERS = frozenset(("contextmanager", "contextlib.contextmanager"))
 ASYNC_CONTEXT_MANAGERS = frozenset(("asynccontextmanager", "contextlib.asynccontextmanager"))
 GRAD_MODES = frozenset(("torch.no_grad", "torch.inference_mode"))
 _MOVABLE_DECORATORS = CONTEXT_MANAGERS | ASYNC_CONTEXT_MANAGERS | GRAD_MODES
-_ACCESSORS = ("setter", "deleter", "getter")
 
 
 @dataclass(frozen=True)
@@ -98,10 +97,8 @@ def moved_name(method: Method, class_name: str) -> str:
     name = method.name
     if name.startswith("__") and name.endswith("__") and len(name) > 4:
         return f"dunder_{name.strip('_')}"
-    for decorator in method.node.decorator_list:
-        owner, _, accessor = dotted(decorator).rpartition(".")
-        if owner == name and accessor in _ACCESSORS:
-            return f"{name}_{accessor}"
+    if accessor := accessor_of(method):
+        return f"{name}_{accessor}"
     return mangled(name, class_name)
 
 
@@ -146,8 +143,3 @@ def default_of(node: FunctionNode) -> Iterator[tuple[ast.arg, ast.expr]]:
     for arg, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
         if default is not None:
             yield arg, default
-
-
-def called_on_worker(moving: Moving) -> bool:
-    """True where the stub hands its first argument to `for_worker`."""
-    return not is_static(moving.node)

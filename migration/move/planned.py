@@ -6,12 +6,10 @@ import ast
 import hashlib
 from collections.abc import Sequence
 
-from migration.code.facts import dotted
+from migration.code.facts import accessor_of
 from migration.code.structure import FunctionNode, Method
 from migration.errors import Refusal
 from migration.recipe import Recipe
-
-_ACCESSORS = ("setter", "deleter", "getter")
 
 
 def body_hash(node: FunctionNode) -> str:
@@ -49,11 +47,8 @@ def _is_empty(part: ast.expr) -> bool:
 
 def planned_key(method: Method) -> str:
     """How `[planned.bodies]` calls a definition: its name, or `name.setter` for an accessor of a property."""
-    for decorator in method.node.decorator_list:
-        owner, _, accessor = dotted(decorator).rpartition(".")
-        if owner == method.name and accessor in _ACCESSORS:
-            return f"{method.name}.{accessor}"
-    return method.name
+    accessor = accessor_of(method)
+    return f"{method.name}.{accessor}" if accessor else method.name
 
 
 def planned_bodies(chosen: Sequence[Method]) -> dict[str, str]:

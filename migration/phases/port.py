@@ -75,7 +75,7 @@ def plan_port(recipe: Recipe, tree: Tree) -> PortPlan | PortRefused | PortClean:
         if set(done) == set(labels):
             return PortClean(recipe, labels)
     left = [label for label in labels if label not in done]
-    return _next(recipe, tree, source, chosen, done, left)
+    return _next(whole, tree, source, chosen, done, left)
 
 
 def part_of(recipe: Recipe, labels: tuple[str, ...]) -> Recipe:
@@ -85,14 +85,15 @@ def part_of(recipe: Recipe, labels: tuple[str, ...]) -> Recipe:
 
 
 def _next(
-    recipe: Recipe,
+    whole: CutPlan,
     tree: Tree,
     source: Source,
     chosen: tuple[Method, ...],
     done: tuple[str, ...],
     left: list[str],
 ) -> PortPlan | PortRefused:
-    """The longest run of methods whose lines fit the budget; at least one method."""
+    """The longest run of methods whose lines fit the budget; at least one method. `whole` is the cut of all."""
+    recipe = whole.recipe
     size = {label: sum(m.block_end - m.block_start + 2 for m in chosen if m.name == label) for label in left}
     count = len(left)
     if recipe.budget:
@@ -105,8 +106,8 @@ def _next(
     before = tree.read(recipe.target_file)
     while True:
         labels = (*done, *left[:count])
-        part = recipe if set(labels) == {m.name for m in chosen} else part_of(recipe, labels)
-        plan = cut_anew(part, tree, source.data)
+        is_whole = set(labels) == {m.name for m in chosen}
+        plan = whole if is_whole else cut_anew(part_of(recipe, labels), tree, source.data)
         if not isinstance(plan, CutPlan):
             return PortRefused(recipe, plan.refusals if isinstance(plan, CutRefused) else ())
         others = [c for c in plan.changes if c.path != recipe.source_file]

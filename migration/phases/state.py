@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass
 
 from migration.code.source import Source, apply_edits, read_source
 from migration.code.structure import outline
@@ -14,23 +12,6 @@ from migration.move.cut import CutOutcome, CutPlan, plan_cut
 from migration.phases.gate_module import without_gate
 from migration.phases.gate_text import gated, ungate_edits
 from migration.recipe import Recipe
-
-
-@dataclass(frozen=True)
-class WithoutFiles:
-    """A tree in which some files are not there yet."""
-
-    base: Tree
-    gone: frozenset[str]
-
-    def read(self, path: str) -> bytes | None:
-        return None if path in self.gone else self.base.read(path)
-
-    def is_dir(self, path: str) -> bool:
-        return self.base.is_dir(path)
-
-    def python_files(self) -> Iterator[str]:
-        return (path for path in self.base.python_files() if path not in self.gone)
 
 
 def read_worker(recipe: Recipe, tree: Tree) -> Source:
@@ -50,7 +31,7 @@ def ungated(recipe: Recipe, source: Source) -> bytes:
 
 def before_cut(recipe: Recipe, tree: Tree) -> Tree:
     """The tree as if the handler, and what comes with it, had never been written."""
-    return WithoutFiles(tree, frozenset((recipe.target_file, *recipe.generated)))
+    return OverlayTree(tree, dict.fromkeys((recipe.target_file, *recipe.generated)))
 
 
 def cut_anew(recipe: Recipe, tree: Tree, worker: bytes) -> CutOutcome:

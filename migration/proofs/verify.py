@@ -15,12 +15,12 @@ from migration.code.tree import OverlayTree, Tree
 from migration.errors import MigrationError, Refusal
 from migration.inverse.fold import fold, stubs_of
 from migration.inverse.hunks import apply, text_bytes, text_lines
-from migration.move.cut import CutPlan, module_names, movings, select
+from migration.move.cut import CutOutcome, CutPlan, module_names, movings, select
 from migration.move.planned import body_hash
 from migration.move.proof import Proof, Result, prove
 from migration.move.proven import proven_calls
 from migration.phases.cleanup import without_delegates
-from migration.phases.gate import GatePlan, plan_gate
+from migration.phases.gate import GatePlan, GateRefused, plan_gate
 from migration.phases.state import before_cut, cut_anew, drift, ungated
 from migration.proofs.record import ProofFile, digest
 
@@ -97,7 +97,7 @@ def _verify(tree: Tree, proof: ProofFile) -> Verdict:
         return Broken(proof, ("the original cannot be restored: the proof file was edited", *folded.lost))
     found = _prove(tree, proof, folded.worker, whole, handler)
     if isinstance(found, tuple):
-        return Broken(proof, tuple(f"{r.code} {r.where}:{r.line} {r.message}" for r in found))
+        return Broken(proof, _shown(found))
     return _judged(proof, found, original)
 
 
@@ -113,15 +113,26 @@ def _verify_wiring(tree: Tree, proof: ProofFile, worker: bytes) -> Verdict:
     original = ungated(recipe, read_source(recipe.source_file, worker))
     if digest(original) != proof.before:
         return Broken(proof, ("taking the gates out does not give the original",))
-    cut = cut_anew(recipe, tree, original)
-    if not isinstance(cut, CutPlan):
-        return Broken(proof, ("the methods of the class cannot be cut any more",))
-    reasons = [f"{r.where} of the handler is not the legacy method" for r in drift(recipe, tree, cut)]
+    reasons: list[str] = []
+    cut: CutOutcome
     if proof.phase == "gate":
         again = plan_gate(recipe, OverlayTree(tree, {recipe.source_file: original}))
-        if not isinstance(again, GatePlan) or again.changes[0].after != worker:
+        if not isinstance(again, GatePlan):
+            refusals = again.refusals if isinstance(again, GateRefused) else ()
+            return Broken(proof, _shown(refusals) or ("the class cannot be gated any more",))
+        cut = again.cut
+        if again.changes[0].after != worker:
             reasons.append("the gates are not what `migrate gate` writes")
+    else:
+        cut = cut_anew(recipe, tree, original)
+        if not isinstance(cut, CutPlan):
+            return Broken(proof, ("the methods of the class cannot be cut any more",))
+        reasons += [f"{r.where} of the handler is not the legacy method" for r in drift(recipe, tree, cut)]
     return Broken(proof, tuple(reasons)) if reasons else _judged(proof, cut.proof, original)
+
+
+def _shown(refusals: Sequence[Refusal]) -> tuple[str, ...]:
+    return tuple(f"{r.code} {r.where}:{r.line} {r.message}" for r in refusals)
 
 
 def _prove(

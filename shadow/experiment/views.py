@@ -106,10 +106,6 @@ def _view_class(cls: type) -> type:
     return made
 
 
-def is_view(value: Any) -> bool:
-    return type(value) in _views.values()
-
-
 class Remote:
     """The base of all remotes. `real_of` and `world_of` look past its hooks."""
 

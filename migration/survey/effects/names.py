@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-ENVIRONMENT_ROOTS = frozenset(("os", "os.environ", "os.environb", "os.getenv", "os.getenvb", "os.putenv"))
 EXITS = frozenset(
     (
         "os._exit",

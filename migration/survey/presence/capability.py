@@ -39,8 +39,3 @@ def _member(node: FunctionNode) -> str:
             argument.annotation = None
     start = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
     return f"{start} {node.name}({ast.unparse(arguments)}): ..."
-
-
-def capability_obstacles(world: World) -> tuple[str, ...]:
-    """What could give an object the name without its class having the method."""
-    return (*world.blind_spots, *world.risks("adds"), *world.hooks("__getattr__"), *world.escapes)

@@ -1,0 +1,1 @@
+"""The commands of `shadow`, one a module: `add_parser` and `run`."""

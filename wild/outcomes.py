@@ -14,8 +14,8 @@ from junitparser import JUnitXml, TestCase, TestSuite
 
 from wild.suites import Suite
 
-#: Seconds that one run of a suite may take.
-TIME_LIMIT = 400
+#: Seconds that one run of a suite may take, on a busy machine too.
+TIME_LIMIT = 900
 _PYTEST = "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"
 
 
@@ -85,6 +85,8 @@ def run_tests(
     with tempfile.TemporaryDirectory(prefix="wild-") as folder:
         report = Path(folder) / "report.xml"
         options = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}", f"--basetemp={folder}/tmp"]
+        # Ids, those of --deselect too, begin at the root: for a package without settings it would be above `tree`.
+        options += [f"--rootdir={tree}"]
         options += [*suite.options, *(["-x"] if stop_early else [])]
         options += [f"--{'deselect' if '::' in test else 'ignore'}={test}" for test in suite.deselect]
         command = [str(python), "-c", f"{suite.prelude}\n{_PYTEST}", *options, *tests]

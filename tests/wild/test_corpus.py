@@ -14,7 +14,7 @@ def test_the_corpus_names_the_ten_classes() -> None:
 
 
 @pytest.mark.wild
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("package", "file", "class_name"), CLASSES, ids=[name for _, _, name in CLASSES])
 def test_every_definition_is_moved_with_a_proof_or_refused_with_a_code(
     package: str, file: str, class_name: str
@@ -32,7 +32,7 @@ def test_every_definition_is_moved_with_a_proof_or_refused_with_a_code(
 
 
 @pytest.mark.wild
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_recipe_of_the_older_runner_replays_on_the_newer_one() -> None:
     replay = replay_runner()
     counts = {state: replay.count(state) for state in ("unchanged", "re-derived", "conflict")}  # type: ignore[arg-type]

@@ -138,6 +138,12 @@ def test_a_suite_that_fails_before_the_cut_proves_nothing(tmp_path: Path) -> Non
         _trial(tmp_path, suite, source)
 
 
+def test_what_a_suite_leaves_out_is_left_out_of_a_package_without_settings_too(tmp_path: Path) -> None:
+    suite, source = _package(tmp_path, "put", tests=TESTS + "\ndef test_red():\n    assert 0\n")
+    suite = dataclasses.replace(suite, deselect={"test_shelf.py::test_red": "fails"})
+    assert _trial(tmp_path, suite, source).before == "2 passed, 1 skipped, 1 xfailed"
+
+
 def test_a_module_from_elsewhere_is_an_error(tmp_path: Path) -> None:
     suite, source = _package(tmp_path, "put")
     elsewhere = _Suite(package="shelf", tests=suite.tests, module="json", prelude=suite.prelude)

@@ -13,7 +13,7 @@ def test_there_are_enough_packages() -> None:
 
 
 @pytest.mark.wild
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("package", sorted(suites()))
 def test_the_suite_of_a_package_gives_the_same_result_after_a_cut(package: str) -> None:
     result = trial(package)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.markup import escape
 
-from migration.survey.presence.findings import HasattrFinding, Rewrite
+from migration.presence.findings import HasattrFinding, Rewrite
 
 _NOTE = " " * 10
 _SHOWN = 3

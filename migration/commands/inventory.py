@@ -13,7 +13,7 @@ from migration.cli import DONE, USAGE, Commands
 if TYPE_CHECKING:
     from migration.code.source import Source
     from migration.code.structure import ClassOutline
-    from migration.survey.presence.findings import HasattrFinding
+    from migration.presence.findings import HasattrFinding
 
 
 def configure(commands: Commands) -> None:
@@ -142,7 +142,7 @@ def _findings(
     source: Source, shape: ClassOutline, arguments: argparse.Namespace
 ) -> tuple[HasattrFinding, ...]:
     from migration.code.tree import DiskTree
-    from migration.survey.hasattr_prover import prove_hasattr
+    from migration.presence.prover import prove_hasattr
 
     root, path = _place(arguments)
     return prove_hasattr(source, shape, DiskTree(root), path)

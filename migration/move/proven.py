@@ -9,17 +9,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from migration.code.source import Source
 from migration.code.structure import ClassOutline
 from migration.code.tree import Tree
 from migration.errors import Refusal
+from migration.presence.findings import HasattrFinding
+from migration.presence.prover import prove_hasattr
 from migration.recipe import Recipe
 from migration.recipe_check import near
-
-if TYPE_CHECKING:
-    from migration.survey.presence.findings import HasattrFinding
 
 Place = tuple[int, int]
 
@@ -40,7 +38,6 @@ def proven_calls(
     spec = recipe.hasattr
     if spec is None:
         return {}, [], []
-    from migration.survey.hasattr_prover import prove_hasattr  # the only use of the survey's rooms here
 
     asked = [f for f in prove_hasattr(source, shape, tree) if f.method in labels and f.attribute is not None]
     found: dict[Place, Proven] = {}

@@ -10,6 +10,9 @@ from typing import Literal
 
 from migration.code.source import Source
 from migration.code.structure import ClassOutline, Section, classes, outline
+from migration.presence.class_files import ClassFiles, KnownClass, Module, OneFile
+from migration.presence.hierarchy import Hierarchy
+from migration.presence.of_class import ClassPresence
 from migration.survey.coupling import coupling
 from migration.survey.duplicates import near_duplicates
 from migration.survey.effects.module_names import ModuleNames, module_level
@@ -24,9 +27,6 @@ from migration.survey.method_reports import (
     method_use,
     properties_of,
 )
-from migration.survey.presence.class_files import ClassFiles, KnownClass, Module, OneFile
-from migration.survey.presence.hierarchy import Hierarchy
-from migration.survey.presence.of_class import ClassPresence
 from migration.survey.reports import (
     AttributeReport,
     Inventory,

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from migration.survey.presence.findings import HasattrFinding
+from migration.presence.findings import HasattrFinding
 from migration.survey.reports import Inventory
 
 #: Raised when a field changes its meaning or goes away; new fields do not raise it.

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from migration.code.source import Edit, Source, apply_edits
 from migration.code.structure import outline
 from migration.code.tree import DiskTree
-from migration.survey.hasattr_prover import prove_hasattr
-from migration.survey.presence.declaring import accept
-from migration.survey.presence.findings import HasattrFinding
-from migration.survey.presence.rewrites import rewrite_edits
+from migration.presence.declaring import accept
+from migration.presence.findings import HasattrFinding
+from migration.presence.prover import prove_hasattr
+from migration.presence.rewrites import rewrite_edits
 
 from .random_class import Run, Writer
 from .support import DictTree

@@ -15,10 +15,10 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from migration.presence.findings import HasattrFinding
 from migration.survey import reports
 from migration.survey.duplicates import near_duplicates
 from migration.survey.inventory import take_inventory
-from migration.survey.presence.findings import HasattrFinding
 from migration.survey.reports import Inventory, MethodReport
 from migration.survey.selection import NotFound, select_method, select_section
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from migration.code.facts import dotted
-from migration.survey.presence.values import Mention, Risk, State, Trace, Write, mangled
+from migration.presence.values import Mention, Risk, State, Trace, Write, mangled
 
 
 class Surroundings(Protocol):

@@ -6,9 +6,9 @@ import ast
 from typing import Literal
 
 from migration.code.facts import dotted
-from migration.survey.presence.class_files import ClassFiles, KnownClass
-from migration.survey.presence.findings import Value
-from migration.survey.presence.hierarchy import Hierarchy
+from migration.presence.class_files import ClassFiles, KnownClass
+from migration.presence.findings import Value
+from migration.presence.hierarchy import Hierarchy
 
 _DISPLAYS = (
     ast.List

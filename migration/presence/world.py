@@ -11,14 +11,14 @@ from typing import Literal
 
 from migration.code.facts import dotted
 from migration.code.structure import FunctionNode
-from migration.survey.presence.around import SUPER_INIT
-from migration.survey.presence.attribute_uses import UseKind, takes_self
-from migration.survey.presence.class_files import ClassFiles, KnownClass, Module
-from migration.survey.presence.findings import Site, SiteKind, Value
-from migration.survey.presence.hierarchy import Hierarchy
-from migration.survey.presence.never_none import value_of
-from migration.survey.presence.of_class import ClassPresence
-from migration.survey.presence.values import Trace
+from migration.presence.around import SUPER_INIT
+from migration.presence.attribute_uses import UseKind, takes_self
+from migration.presence.class_files import ClassFiles, KnownClass, Module
+from migration.presence.findings import Site, SiteKind, Value
+from migration.presence.hierarchy import Hierarchy
+from migration.presence.never_none import value_of
+from migration.presence.of_class import ClassPresence
+from migration.presence.values import Trace
 
 _BUILTINS = frozenset(
     ("hasattr", "getattr", "setattr", "delattr", "vars", "super", "type", "isinstance", "property")

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from migration.survey.presence.answer import Answer, is_plain_name, refused, spelled
-from migration.survey.presence.findings import HasattrFinding, Rewrite
-from migration.survey.presence.never_none import never_none
-from migration.survey.presence.world import World
+from migration.presence.answer import Answer, is_plain_name, refused, spelled
+from migration.presence.findings import HasattrFinding, Rewrite
+from migration.presence.never_none import never_none
+from migration.presence.world import World
 
 
 def declared(answer: Answer, name: str) -> Rewrite:

@@ -14,16 +14,16 @@ from typing import Literal, NamedTuple
 from migration.code.source import Source
 from migration.code.structure import ClassOutline, FunctionNode
 from migration.code.tree import Tree
-from migration.survey.presence.answer import Answer
-from migration.survey.presence.attribute_uses import takes_self
-from migration.survey.presence.class_files import ClassFiles, Module, OneFile
-from migration.survey.presence.declaring import all_or_none
-from migration.survey.presence.findings import Assumed, HasattrFinding, Rewrite, Site, Verdict
-from migration.survey.presence.of_class import ClassPresence
-from migration.survey.presence.places import context, holds_self, is_operand
-from migration.survey.presence.rewrites import is_special, rewrite
-from migration.survey.presence.values import Test
-from migration.survey.presence.world import World
+from migration.presence.answer import Answer
+from migration.presence.attribute_uses import takes_self
+from migration.presence.class_files import ClassFiles, Module, OneFile
+from migration.presence.declaring import all_or_none
+from migration.presence.findings import Assumed, HasattrFinding, Rewrite, Site, Verdict
+from migration.presence.of_class import ClassPresence
+from migration.presence.places import context, holds_self, is_operand
+from migration.presence.rewrites import is_special, rewrite
+from migration.presence.values import Test
+from migration.presence.world import World
 
 
 def prove_hasattr(

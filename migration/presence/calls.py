@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from migration.code.facts import dotted
-from migration.survey.presence.pieces import Pieces
-from migration.survey.presence.values import Removal, State, Test, TestKind
+from migration.presence.pieces import Pieces
+from migration.presence.values import Removal, State, Test, TestKind
 
 _REFLECTION = frozenset(("hasattr", "getattr", "setattr", "delattr"))
 #: Calls that look at self and keep nothing of it, nor run its methods.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from migration.code.facts import dotted
-from migration.survey.presence.pieces import Pieces
-from migration.survey.presence.values import State, meet
+from migration.presence.pieces import Pieces
+from migration.presence.values import State, meet
 
 
 class Conditions(Pieces):

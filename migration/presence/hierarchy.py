@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from migration.survey.presence.class_files import ClassFiles, KnownClass, Module
+from migration.presence.class_files import ClassFiles, KnownClass, Module
 
 #: Bases that bring no attribute a class could miss, and no hook.
 _TRIVIAL = frozenset(

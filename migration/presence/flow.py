@@ -12,9 +12,9 @@ from collections.abc import Iterable
 
 from migration.code.facts import self_name
 from migration.code.structure import FunctionNode
-from migration.survey.presence.expressions import Expressions
-from migration.survey.presence.pieces import Surroundings
-from migration.survey.presence.values import Load, Removal, Risk, State, Trace, meet
+from migration.presence.expressions import Expressions
+from migration.presence.pieces import Surroundings
+from migration.presence.values import Load, Removal, Risk, State, Trace, meet
 
 
 def trace_method(

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterable
 
 from migration.code.facts import parameters
+from migration.presence.calls import Calls
+from migration.presence.conditions import Conditions
+from migration.presence.values import Load, State, meet
 from migration.survey.effects.scopes import children
-from migration.survey.presence.calls import Calls
-from migration.survey.presence.conditions import Conditions
-from migration.survey.presence.values import Load, State, meet
 
 
 class Expressions(Calls, Conditions):

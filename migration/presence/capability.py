@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 
 from migration.code.structure import FunctionNode
-from migration.survey.presence.answer import Answer, is_plain_name
-from migration.survey.presence.findings import Rewrite
-from migration.survey.presence.world import World
+from migration.presence.answer import Answer, is_plain_name
+from migration.presence.findings import Rewrite
+from migration.presence.world import World
 
 
 def capability(world: World, answer: Answer, name: str) -> Rewrite | None:

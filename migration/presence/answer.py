@@ -7,8 +7,8 @@ import keyword
 from dataclasses import dataclass
 
 from migration.code.structure import FunctionNode
-from migration.survey.presence.findings import Rewrite, Site, Verdict
-from migration.survey.presence.values import Test
+from migration.presence.findings import Rewrite, Site, Verdict
+from migration.presence.values import Test
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import ast
 from typing import Literal
 
 from migration.code.facts import dotted
-from migration.survey.presence.values import Test
+from migration.presence.values import Test
 
 
 def context(test: Test, parents: dict[int, ast.AST]) -> Literal["plain", "not", "and"]:

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterable
 
 from migration.code.source import Edit, Source
-from migration.survey.presence.answer import Answer, is_plain_name, refused, spelled
-from migration.survey.presence.capability import capability
-from migration.survey.presence.declaring import against_declaring, declared, declaring_obstacles
-from migration.survey.presence.findings import HasattrFinding, Rewrite
-from migration.survey.presence.world import World
+from migration.presence.answer import Answer, is_plain_name, refused, spelled
+from migration.presence.capability import capability
+from migration.presence.declaring import against_declaring, declared, declaring_obstacles
+from migration.presence.findings import HasattrFinding, Rewrite
+from migration.presence.world import World
 
 
 def is_special(name: str, world: World) -> bool:

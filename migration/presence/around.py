@@ -6,10 +6,10 @@ import ast
 from typing import TYPE_CHECKING
 
 from migration.code.facts import dotted, own_scope
-from migration.survey.presence.class_files import KnownClass
+from migration.presence.class_files import KnownClass
 
 if TYPE_CHECKING:
-    from migration.survey.presence.of_class import ClassPresence
+    from migration.presence.of_class import ClassPresence
 
 #: Added to the state after `super().__init__(...)`: a subclass must reach it.
 SUPER_INIT = "<super().__init__>"

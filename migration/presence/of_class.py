@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from migration.code.structure import FunctionNode
-from migration.survey.presence.around import SUPER_INIT, Around
-from migration.survey.presence.attribute_uses import takes_self
-from migration.survey.presence.class_files import KnownClass
-from migration.survey.presence.flow import trace_method
-from migration.survey.presence.hierarchy import Hierarchy
-from migration.survey.presence.values import Trace
+from migration.presence.around import SUPER_INIT, Around
+from migration.presence.attribute_uses import takes_self
+from migration.presence.class_files import KnownClass
+from migration.presence.flow import trace_method
+from migration.presence.hierarchy import Hierarchy
+from migration.presence.values import Trace
 
 #: Helpers that call helpers are followed so far.
 _DEEPEST = 12

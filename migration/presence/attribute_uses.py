@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from migration.code.facts import dotted, parameters, self_name
+from migration.code.module_names import import_origins
 from migration.code.structure import FunctionNode
-from migration.survey.effects.module_names import import_origins
 
 UseKind = Literal["load", "store", "delete", "test"]
 _CONTEXTS: dict[type[ast.expr_context], UseKind] = {

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Literal
 
 from migration.code.facts import dotted, own_scope
+from migration.code.module_names import ModuleNames, bound_names, module_level
 from migration.code.structure import FunctionNode
-from migration.survey.effects.module_names import ModuleNames, bound_names, module_level
 
 #: Decorators after which a call runs the body as it stands.
 _TRANSPARENT = frozenset(

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from migration.code.facts import dotted
+from migration.code.module_names import ModuleNames, module_level, module_names
 from migration.code.tree import Tree
 from migration.presence.attribute_uses import ModuleUses, module_uses
 from migration.presence.class_body import ClassBody
-from migration.survey.effects.module_names import ModuleNames, module_level, module_names
 
 _HOPS = 8
 

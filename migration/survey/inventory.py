@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Literal
 
+from migration.code.module_names import ModuleNames, module_level
 from migration.code.source import Source
 from migration.code.structure import ClassOutline, Section, classes, outline
 from migration.presence.class_files import ClassFiles, KnownClass, Module, OneFile
@@ -15,7 +16,6 @@ from migration.presence.hierarchy import Hierarchy
 from migration.presence.of_class import ClassPresence
 from migration.survey.coupling import coupling
 from migration.survey.duplicates import near_duplicates
-from migration.survey.effects.module_names import ModuleNames, module_level
 from migration.survey.effects.values import EnvironmentUse
 from migration.survey.effects.walker import environment_at_import
 from migration.survey.method_reports import (

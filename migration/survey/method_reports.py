@@ -18,10 +18,10 @@ from migration.code.facts import (
     is_static,
     method_facts,
 )
+from migration.code.module_names import ModuleNames
 from migration.code.structure import FunctionNode, Method
 from migration.survey.coupling import MethodUse
 from migration.survey.effects.escapes import Escape, escapes, self_aliases
-from migration.survey.effects.module_names import ModuleNames
 from migration.survey.effects.values import Effects, StateWrite
 from migration.survey.effects.walker import method_effects
 from migration.survey.reports import MethodKind, MethodReport, Reflection

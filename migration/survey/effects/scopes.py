@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from migration.code.facts import dotted, parameters
+from migration.code.module_names import ModuleNames, import_origins
 from migration.code.structure import FunctionNode
-from migration.survey.effects.module_names import ModuleNames, import_origins
 
 Place = Literal["self", "class", "global", "imported", "builtin"]
 #: How `type(self)` is spelled inside dotted names.

@@ -246,3 +246,15 @@ def facts_of_name(node: FunctionNode, name: str) -> MethodFacts:
         visitor.visit(statement)
     uses = tuple(sorted(visitor.uses, key=lambda use: (use.line, use.column)))
     return MethodFacts(name, uses, tuple(visitor.nested), (), ())
+
+
+def children(node: ast.AST) -> Iterator[ast.AST]:
+    """Direct child nodes, the context markers left out."""
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            for item in value:
+                if isinstance(item, ast.AST):
+                    yield item
+        elif isinstance(value, ast.AST) and name != "ctx":
+            yield value

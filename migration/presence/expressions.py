@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from migration.code.facts import parameters
+from migration.code.facts import children, parameters
 from migration.presence.calls import Calls
 from migration.presence.conditions import Conditions
 from migration.presence.values import Load, State, meet
-from migration.survey.effects.scopes import children
 
 
 class Expressions(Calls, Conditions):

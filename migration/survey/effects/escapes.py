@@ -6,9 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from migration.code.facts import dotted, parameters
+from migration.code.facts import children, dotted, parameters
 from migration.code.structure import FunctionNode
-from migration.survey.effects.scopes import children
 
 #: What these do with their first argument is no escape.
 _LOOK_ONLY = frozenset(("hasattr", "getattr", "setattr", "delattr", "type", "isinstance", "id", "super"))

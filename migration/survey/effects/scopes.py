@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from migration.code.facts import dotted, parameters
+from migration.code.facts import children, dotted, parameters
 from migration.code.module_names import ModuleNames, import_origins
 from migration.code.structure import FunctionNode
 
@@ -163,15 +162,3 @@ class Owner:
         if root in module.origins:
             return Meaning("imported", module.origins[root]).then(rest)
         return Meaning("builtin", root).then(rest)
-
-
-def children(node: ast.AST) -> Iterator[ast.AST]:
-    """Direct child nodes, the context markers left out."""
-    for name in node._fields:
-        value = getattr(node, name, None)
-        if isinstance(value, list):
-            for item in value:
-                if isinstance(item, ast.AST):
-                    yield item
-        elif isinstance(value, ast.AST) and name != "ctx":
-            yield value

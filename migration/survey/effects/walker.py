@@ -6,12 +6,12 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from migration.code.facts import dotted
+from migration.code.facts import children, dotted
 from migration.code.module_names import ModuleNames, import_origins
 from migration.code.structure import FunctionNode
 from migration.survey.effects.reads import Reads
 from migration.survey.effects.recorder import literal
-from migration.survey.effects.scopes import Owner, Scope, children
+from migration.survey.effects.scopes import Owner, Scope
 from migration.survey.effects.values import (
     Effects,
     EnvironmentUse,

@@ -40,9 +40,9 @@ deletions: setup
 wild: setup
 	@echo "==> public packages into out/wild (240 MB the first time), then what migrate makes of them"
 	@$(BIN)/python -m wild.fetch
-	@rm -rf out/wild/corpus out/wild/suites out/wild/*.md
+	@rm -rf out/wild/corpus out/wild/splits out/wild/suites out/wild/*.md
 	@status=0; $(PYTEST) tests/wild -m "wild" -n 2 --dist worksteal $(ARGS) || status=1; \
-		$(BIN)/python -m wild.moves || status=1; cat out/wild/suites.md || status=1; exit $$status
+		$(BIN)/python -m wild.moves || status=1; $(BIN)/python -m wild.splits || status=1; cat out/wild/suites.md || status=1; exit $$status
 
 multirank: setup
 	@$(PYTEST) -m "multirank" $(ARGS)

@@ -44,6 +44,7 @@ class ModuleUses:
 
     `computed_deletes`: lines of `delattr` with a computed name on something else than self.
     `bare_new`: lines where an object is made by `__new__`, so that no `__init__` runs.
+    `init_again`: lines that may run `__init__` on an object that has been made already.
     """
 
     by_name: dict[str, tuple[AttributeUse, ...]]
@@ -52,6 +53,7 @@ class ModuleUses:
     imports: dict[str, frozenset[str]]
     computed_deletes: tuple[int, ...]
     bare_new: tuple[int, ...]
+    init_again: tuple[int, ...]
 
     @cached_property
     def bound(self) -> frozenset[str]:
@@ -76,11 +78,14 @@ def module_uses(tree: ast.Module) -> ModuleUses:
     imports: dict[str, set[str]] = defaultdict(set)
     deletes: list[int] = []
     news: list[int] = []
+    again: list[int] = []
     for node, inside in _nodes(tree):
         if isinstance(node, ast.Attribute):
             found[node.attr].append(AttributeUse(_CONTEXTS[type(node.ctx)], node, inside.is_self(node.value)))
             if node.attr == "__new__" and not inside.new:
                 news.append(node.lineno)
+            if node.attr == "__init__" and inside.is_self(node.value):
+                again.append(node.lineno)
         elif isinstance(node, ast.Name):
             if not isinstance(node.ctx, ast.Load):
                 variables.add(node.id)
@@ -95,6 +100,8 @@ def module_uses(tree: ast.Module) -> ModuleUses:
             if node.name:
                 variables.add(node.name)
         elif isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute) and _inits_again(node, node.func, inside):
+                again.append(node.lineno)
             kind = _CALLS.get(dotted(node.func))
             if kind is None or len(node.args) < 2:
                 continue
@@ -111,18 +118,29 @@ def module_uses(tree: ast.Module) -> ModuleUses:
         {name: frozenset(origins) for name, origins in imports.items()},
         tuple(deletes),
         tuple(news),
+        tuple(sorted(set(again))),
     )
 
 
 class _Inside(NamedTuple):
-    """Where a node stands: directly in a class body, in a method whose self has this name, in `__new__`."""
+    """Where a node stands: directly in a class body, in a method whose self has this name, in `__new__`, in
+    the scope of an `__init__` itself."""
 
     class_body: bool = False
     self_name: str | None = None
     new: bool = False
+    init: bool = False
 
     def is_self(self, node: ast.expr) -> bool:
         return self.self_name is not None and isinstance(node, ast.Name) and node.id == self.self_name
+
+
+def _inits_again(call: ast.Call, function: ast.Attribute, inside: _Inside) -> bool:
+    """A call of some `__init__` that is not the one of a base class from an `__init__`."""
+    if function.attr != "__init__":
+        return False
+    on_super = isinstance(function.value, ast.Call) and dotted(function.value.func) == "super"
+    return not (inside.init and (on_super or (call.args and inside.is_self(call.args[0]))))
 
 
 def takes_self(node: FunctionNode) -> bool:
@@ -142,7 +160,8 @@ def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, _Inside]]:
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             new = inside.new or node.name == "__new__"
             if inside.class_body:
-                inside = _Inside(False, self_name(node) if takes_self(node) else None, new)
+                own = self_name(node) if takes_self(node) else None
+                inside = _Inside(False, own, new, node.name == "__init__")
             else:
                 hidden = inside.self_name in parameters(node.args)
                 inside = _Inside(False, None if hidden else inside.self_name, new)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from migration.code.structure import FunctionNode
 from migration.presence.answer import Answer, is_plain_name
 from migration.presence.findings import Rewrite
 from migration.presence.world import World
@@ -24,18 +23,22 @@ def capability(world: World, answer: Answer, name: str) -> Rewrite | None:
         return None
     if next(world.elsewhere(name, "store", "delete"), None) is not None:
         return None
-    title = "Has" + "".join(part.capitalize() for part in name.split("_"))
-    member = _member(nodes[0]) if len(nodes) == 1 else f"def {name}(self, *args, **kwargs): ..."  # type: ignore[arg-type]
-    declares = f"@runtime_checkable\nclass {title}(Protocol):\n    {member}"
+    title = capability_name(name)
     object_ = ast.unparse(answer.test.node.args[0])
     who = ", ".join(known.name for known in providers)
-    return Rewrite("capability", f"isinstance({object_}, {title})", f"only {who} define it", declares)
+    return Rewrite(
+        "capability", f"isinstance({object_}, {title})", f"only {who} define it", protocol_of(name)
+    )
 
 
-def _member(node: FunctionNode) -> str:
-    arguments = ast.parse(f"def f({ast.unparse(node.args)}): ...").body[0].args  # type: ignore[attr-defined]
-    for argument in ast.walk(arguments):
-        if isinstance(argument, ast.arg):
-            argument.annotation = None
-    start = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
-    return f"{start} {node.name}({ast.unparse(arguments)}): ..."
+def capability_name(attribute: str) -> str:
+    """`drain_pool` -> `HasDrainPool`"""
+    return "Has" + "".join(part.capitalize() for part in attribute.split("_"))
+
+
+def protocol_of(attribute: str) -> str:
+    """The Protocol of a capability; a signature could name what its own module alone has."""
+    return (
+        f"@runtime_checkable\nclass {capability_name(attribute)}(Protocol):\n"
+        f"    def {attribute}(self, *args: Any, **kwargs: Any) -> Any: ..."
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from migration.presence.answer import Answer, is_plain_name, refused, spelled
@@ -34,6 +34,7 @@ def declaring_obstacles(world: World) -> tuple[str, ...]:
         *_computed_reads(world),
         *world.hooks("__getattr__", "__slots__"),
         *world.init_bypassed,
+        *world.init_again,
         *(("a subclass passes self on before it calls super().__init__()",) if early is None else ()),
     )
 
@@ -134,23 +135,6 @@ def all_or_none(findings: tuple[HasattrFinding, ...]) -> tuple[HasattrFinding, .
         else finding
         for finding in findings
     )
-
-
-def accept(findings: Iterable[HasattrFinding], accepted: Collection[str]) -> tuple[HasattrFinding, ...]:
-    """The findings as they are for whoever knows that nothing comes of the `accepted` obstacles."""
-    settled = []
-    for finding in findings:
-        assumed = finding.assumed
-        if assumed is not None and set(assumed.obstacles) <= set(accepted):
-            finding = replace(
-                finding,
-                verdict=assumed.verdict,
-                reason=assumed.reason,
-                rewrite=assumed.rewrite,
-                assumed=None,
-            )
-        settled.append(finding)
-    return all_or_none(tuple(settled))
 
 
 def _may_declare(finding: HasattrFinding) -> bool:

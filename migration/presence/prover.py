@@ -36,11 +36,26 @@ def prove_hasattr(
             attributes; without it only this file is looked at, and the findings say so.
         path: where the file is in the tree (default: the path of `source`).
     """
+    world = world_of(source, outline, tree, path)
+    return findings_of(world, source, outline, "file" if tree is None else "tree")
+
+
+def world_of(
+    source: Source, outline: ClassOutline, tree: Tree | None = None, path: str | None = None
+) -> World:
+    """The class among its kin and the files around it; its nodes are those of `source`."""
     name = path or source.path
     files = ClassFiles(tree or OneFile(name, source.data))
     module = Module(name, source.data, source.tree)
     files.add(module)
-    prover = _Prover(source, World(files, module, outline.node), "file" if tree is None else "tree")
+    return World(files, module, outline.node)
+
+
+def findings_of(
+    world: World, source: Source, outline: ClassOutline, scope: Literal["file", "tree"] = "tree"
+) -> tuple[HasattrFinding, ...]:
+    """The findings of a class whose world is known."""
+    prover = _Prover(source, world, scope)
     found = [finding for method in outline.methods for finding in prover.method(method.node)]
     return all_or_none(tuple(sorted(found, key=lambda finding: (finding.line, finding.column))))
 

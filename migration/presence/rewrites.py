@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
-from migration.code.source import Edit, Source
+from migration.code.source import Source
 from migration.presence.answer import Answer, is_plain_name, refused, spelled
 from migration.presence.capability import capability
 from migration.presence.declaring import against_declaring, declared, declaring_obstacles
-from migration.presence.findings import HasattrFinding, Rewrite
+from migration.presence.findings import Rewrite
 from migration.presence.world import World
 
 
@@ -94,23 +93,3 @@ def _is_inert(node: ast.expr) -> bool:
     if isinstance(node, ast.Dict):
         return not node.keys
     return isinstance(node, ast.Constant)
-
-
-def rewrite_edits(
-    source: Source,
-    findings: Iterable[HasattrFinding],
-    kinds: frozenset[str] = frozenset(("constant", "attribute")),
-) -> tuple[Edit, ...]:
-    """Edits that carry out the rewrites of those kinds; what a rewrite declares is the caller's to place.
-
-    `optional` rewrites of one attribute are sound only together, with their declaration.
-    """
-    return tuple(
-        Edit(
-            source.offset(finding.line, finding.column),
-            source.offset(finding.end_line, finding.end_column),
-            finding.rewrite.text.encode(),
-        )
-        for finding in findings
-        if finding.rewrite.kind in kinds and finding.rewrite.text is not None
-    )

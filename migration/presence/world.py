@@ -157,17 +157,30 @@ class World:
             if known in self.kin.mixed_in or (end is not None and SUPER_INIT not in end):
                 where = f"{known.module.path}:{items[0].line}"
                 found.append(f"{known.name}.__init__ ({where}) may not call super().__init__()")
-        kin = {known.module.path for known in self.kin.all}
-        for path, data in self.files.texts.items():
-            if b"__new__" not in data or not (path in kin or self._names_the_class(data)):
-                continue
-            module = self.files.module(path)
-            lines = module.uses.bare_new if module is not None else ()
-            found += [f"{path}:{line} makes an object by __new__, without __init__" for line in lines]
+        for module in self._around(b"__new__"):
+            path = module.path
+            found += [
+                f"{path}:{line} makes an object by __new__, without __init__" for line in module.uses.bare_new
+            ]
         return tuple(found)
 
-    def _names_the_class(self, data: bytes) -> bool:
-        return any(known.name.encode() in data for known in (self.owner, *self.kin.subclasses))
+    @cached_property
+    def init_again(self) -> tuple[str, ...]:
+        """Where `__init__` may run once more on an object that has its attributes."""
+        return tuple(
+            f"{module.path}:{line} may run __init__ again"
+            for module in self._around(b".__init__")
+            for line in module.uses.init_again
+        )
+
+    def _around(self, word: bytes) -> Iterator[Module]:
+        """Files with that word that belong to the kin or name the class."""
+        kin = {known.module.path for known in self.kin.all}
+        names = [known.name.encode() for known in (self.owner, *self.kin.subclasses)]
+        for path, data in self.files.texts.items():
+            if word in data and (path in kin or any(name in data for name in names)):
+                if (module := self.files.module(path)) is not None:
+                    yield module
 
     # One attribute
 

@@ -1,4 +1,4 @@
-"""The process that runs one worker: `python -m shadow.child FD TREE`, started by shadow.side.
+"""What the process of a side does; shadow.zygote forks it and calls `main` with the descriptor of its pipe.
 
 `batchgen` is imported from TREE and from nowhere else; every module of it that was loaded is checked.
 """
@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import random
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from shadow.messages import Done, Failed, HarnessError, Hello, Reply, Setup
+from shadow.mutants.registry import MutantError, Plant, load
 from shadow.observation import Event, Tokens
+from shadow.observer import Observer
 
 
 class Link:
@@ -47,39 +53,68 @@ def check_origin(tree: Path) -> None:
             raise HarnessError(f"module {name} was loaded from {file}, which is outside of the tree {tree}")
 
 
-def read_requests(worker: Any, path: str) -> tuple[list[Any], int]:
-    """(requests ready to generate, lines refused), read with the tree's own parser."""
+def read_requests(worker: Any, path: str, order: int | None) -> tuple[list[Any], int]:
+    """(requests ready to generate, lines refused), read with the tree's own parser; `order` shuffles them."""
     requests = importlib.import_module("batchgen.requests")
     with open(path, "rb") as file:
         parsed, errors = requests.parse_requests(file, requests.RequestDefaults())
     context = worker.model_config.max_position_embeddings
     prepared = [requests.prepare_request(r, r.custom_id, worker.tokenizer, context) for r in parsed]
     ready = [item for item in prepared if not isinstance(item, requests.LineError)]
+    if order is not None:
+        random.Random(order).shuffle(ready)
     return ready, len(errors) + len(prepared) - len(ready)
 
 
+def planted(setup: Setup, worker: Any, observer: Observer) -> AbstractContextManager[None]:
+    """The fault that this side is to have. HarnessError where it is not to be found."""
+    if setup.mutant is None:
+        return nullcontext()
+    source, name = setup.mutant
+    try:
+        found = load(source)
+    except MutantError as error:
+        raise HarnessError(str(error)) from error
+    if name not in found:
+        raise HarnessError(f"{source} has no mutant {name!r}")
+
+    def fired() -> None:
+        if observer.fired is None:
+            observer.fired = observer.steps
+
+    modules = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "batchgen"}
+    return found[name].plant(Plant(worker, lambda: observer.steps, fired, modules))
+
+
 def run(setup: Setup, link: Link) -> None:
-    """Builds the worker of the tree, runs the requests under observation, reports; errors propagate."""
+    """Builds the worker of the tree, runs the batches under observation, reports; errors propagate."""
     tree = Path(setup.tree).resolve()
     sys.path.insert(0, str(tree))
-    torch = importlib.import_module("torch")
     torch.set_num_threads(setup.threads)
     engine = importlib.import_module("batchgen.engine")
     check_origin(tree)
-
-    from shadow.observer import Observer
-
     options = engine.EngineOptions(**{**setup.options, "threads": setup.threads})
     worker = engine.build_worker(options)
     wrapper = importlib.import_module("batchgen.attention").AttnWrapperBase
-    requests, refused = read_requests(worker, setup.requests)
-    observer = Observer(worker, wrapper, link.send, link.ask)
+    batches = [read_requests(worker, path, setup.order) for path in setup.batches]
+    observer = Observer(worker, wrapper, link.send, link.ask, structural=setup.structural)
     file = Path(sys.modules[type(worker).__module__].__file__ or "")
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     check_origin(tree)
-    link.send(Hello(str(file.resolve()), digest, str(torch.__version__), len(requests), refused))
-    results: Sequence[Any] = worker.generate(requests)
-    observer.finish(results)
+    link.send(
+        Hello(
+            worker_file=str(file.resolve()),
+            worker_sha256=digest,
+            torch_version=str(torch.__version__),
+            requests=sum(len(ready) for ready, _ in batches),
+            refused_lines=sum(refused for _, refused in batches),
+            kinds=observer.kinds,
+            unobservable=observer.unobservable,
+        )
+    )
+    with planted(setup, worker, observer):
+        for requests, _ in batches:
+            observer.finish(worker.generate(requests))
     check_origin(tree)
     worker.close()
     link.send(Done(observer.steps, observer.forward_seconds, observer.observe_seconds, observer.wait_seconds))
@@ -97,7 +132,3 @@ def main(arguments: Sequence[str]) -> int:
         link.send(Failed(type(error).__name__, str(error), traceback.format_exc(), harness))
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

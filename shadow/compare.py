@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from reports import Fact, Report
-from shadow.lockstep import run_lockstep
+from shadow.lockstep import Outcome, run_lockstep
 from shadow.messages import Setup
+from shadow.pairing import SAME, Pairing
 from shadow.side import Side
 from shadow.tally import Tally
 from shadow.verdict import Circumstances, build_report
@@ -25,6 +27,73 @@ def code_digest(tree: Path) -> str:
     return digest.hexdigest()
 
 
+def compare_sides(
+    control: Setup,
+    candidate: Setup,
+    *,
+    timeout: float,
+    pairing: Pairing = SAME,
+    on_step: Callable[[int, int], None] = lambda step, differing: None,
+) -> tuple[Tally, Outcome]:
+    """Runs two sides in lockstep; `on_step` is told the step just compared and how many values differ so far."""
+    tally = Tally()
+    with (
+        Side("legacy side", control, timeout) as ours,
+        Side("candidate side", candidate, timeout) as theirs,
+    ):
+        outcome = run_lockstep(ours, theirs, tally, lambda step: on_step(step, tally.total), pairing)
+    return tally, outcome
+
+
+def compare_and_report(
+    control: Setup,
+    candidate: Setup,
+    *,
+    timeout: float,
+    pairing: Pairing = SAME,
+    on_step: Callable[[int, int], None] = lambda step, differing: None,
+    names: tuple[str, str] | None = None,
+    facts: tuple[Fact, ...] = (),
+) -> Report:
+    """Runs two sides in lockstep and reports; `names` says what the report calls them (default: their trees)."""
+    started = time.monotonic()
+    tally, outcome = compare_sides(control, candidate, timeout=timeout, pairing=pairing, on_step=on_step)
+    same_code = code_digest(Path(control.tree)) == code_digest(Path(candidate.tree))
+    legacy, subject = names or (control.tree, candidate.tree)
+    circumstances = Circumstances(
+        legacy=" ".join((legacy, *_differing(control, candidate))),
+        candidate=" ".join((subject, *_differing(candidate, control))),
+        same_code=same_code and _alike(control, candidate),
+        facts=(
+            *facts,
+            Fact("requests file", ", ".join(control.batches)),
+            Fact("threads per side", str(control.threads)),
+        ),
+        seconds=time.monotonic() - started,
+    )
+    return build_report(circumstances, tally, outcome)
+
+
+def _alike(control: Setup, candidate: Setup) -> bool:
+    """Whether nothing but the tree's path may differ between the sides."""
+    return replace(control, tree="") == replace(candidate, tree="")
+
+
+def _differing(setup: Setup, other: Setup) -> list[str]:
+    """What is special about one side, in words."""
+    said = [
+        f"{name}={value}"
+        for name, value in setup.environment.items()
+        if other.environment != setup.environment
+    ]
+    said += [f"{name}={value}" for name, value in setup.options.items() if other.options.get(name) != value]
+    if setup.mutant is not None:
+        said.append(f"mutant {setup.mutant[1]}")
+    if setup.order is not None:
+        said.append(f"batch order {setup.order}")
+    return said
+
+
 def compare_trees(
     legacy: Path,
     candidate: Path,
@@ -33,29 +102,9 @@ def compare_trees(
     *,
     threads: int,
     timeout: float,
-    on_step: Callable[[int, int], None] = lambda step, differing: None,
-    facts: tuple[Fact, ...] = (),
 ) -> Report:
-    """Runs both trees (folders that hold `batchgen/`) and reports; `options` are fields of EngineOptions.
-
-    `on_step` is told the decode step just compared and how many values differ so far.
-    """
-    started = time.monotonic()
-    tally = Tally()
-
-    def setup(tree: Path) -> Setup:
-        return Setup(str(tree), str(requests), threads, dict(options))
-
-    with (
-        Side("legacy side", setup(legacy), timeout) as control,
-        Side("candidate side", setup(candidate), timeout) as subject,
-    ):
-        outcome = run_lockstep(control, subject, tally, lambda step: on_step(step, tally.total))
-    circumstances = Circumstances(
-        legacy=str(legacy),
-        candidate=str(candidate),
-        same_code=code_digest(legacy) == code_digest(candidate),
-        facts=(*facts, Fact("requests file", str(requests)), Fact("threads per side", str(threads))),
-        seconds=time.monotonic() - started,
+    """Both trees (folders that hold `batchgen/`) on one request file; `options` are fields of EngineOptions."""
+    control, subject = (
+        Setup(str(tree), (str(requests),), threads, dict(options)) for tree in (legacy, candidate)
     )
-    return build_report(circumstances, tally, outcome)
+    return compare_and_report(control, subject, timeout=timeout)

@@ -11,7 +11,8 @@ from enum import StrEnum
 import numpy as np
 
 from shadow.numerics import RowScore, score_row
-from shadow.observation import Digests, Event, Key, Kind, Observed, Point, Row
+from shadow.observation import Digests, Event, Key, Kind, Observed, Pages, Point, Row, Rows, Violation
+from shadow.pairing import SAME, Pairing, Renaming
 from shadow.plain import Opaque, Plain, Record
 
 
@@ -23,6 +24,7 @@ class Nature(StrEnum):
     NUMERIC = "numeric"
     MISSING = "missing"  # only the legacy side has it
     EXTRA = "extra"  # only the candidate has it
+    VIOLATED = "violated"  # what must hold on one side alone
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Comparison:
 
 
 _ABSENT = "(absent)"
+_SHAPED = Row | Digests | Pages | Rows
 _Leaf = tuple[str, Nature, str, str]
 
 
@@ -156,8 +159,9 @@ def _row_text(row: Row, score: RowScore, side: int) -> str:
 
 
 class _EventDiff:
-    def __init__(self, point: Point, step: int) -> None:
-        self.point, self.step = point, step
+    def __init__(self, point: Point, step: int, pairing: Pairing) -> None:
+        self.point, self.step, self.pairing = point, step, pairing
+        self.renaming = Renaming()
         self.compared: Counter[Kind] = Counter()
         self.mismatches: list[Mismatch] = []
         self.opaque: set[str] = set()
@@ -196,15 +200,36 @@ class _EventDiff:
             self._rows(key, legacy, candidate)
         elif isinstance(legacy, Digests) and isinstance(candidate, Digests):
             self._digests(key, legacy, candidate)
-        elif isinstance(legacy, Row | Digests) or isinstance(candidate, Row | Digests):
+        elif isinstance(legacy, Pages) and isinstance(candidate, Pages):
+            self._pages(key, legacy, candidate)
+        elif isinstance(legacy, Rows) and isinstance(candidate, Rows):
+            ours, theirs = legacy.labels, candidate.labels
+            if self.pairing.rows_reordered:
+                ours, theirs = tuple(sorted(ours)), tuple(sorted(theirs))
+            self._plain(key, ours, theirs)
+        elif isinstance(legacy, _SHAPED) or isinstance(candidate, _SHAPED):
             self.compared[key.kind] += 1
             self.add(key, Nature.TYPE, type(legacy).__name__, type(candidate).__name__)
         else:
-            leaves, count, opaque = diff_plain(legacy, candidate, key.field)
-            self.compared[key.kind] += count
-            self.opaque |= opaque
-            for field, nature, ours, theirs in leaves:
-                self.add(key, nature, ours, theirs, field=field)
+            self._plain(key, legacy, candidate)
+
+    def _plain(self, key: Key, legacy: Plain, candidate: Plain) -> None:
+        leaves, count, opaque = diff_plain(legacy, candidate, key.field)
+        self.compared[key.kind] += count
+        self.opaque |= opaque
+        for field, nature, ours, theirs in leaves:
+            self.add(key, nature, ours, theirs, field=field)
+
+    def _pages(self, key: Key, legacy: Pages, candidate: Pages) -> None:
+        if not self.pairing.pages_renamed or len(legacy.ids) != len(candidate.ids):
+            self._plain(key, legacy.ids, candidate.ids)
+            return
+        self.compared[key.kind] += max(1, len(legacy.ids))
+        for index, (ours, theirs) in enumerate(zip(legacy.ids, candidate.ids, strict=True)):
+            if not self.renaming.agrees(legacy.pool, ours, theirs):
+                detail = "one page on one side is two on the other"
+                field = f"{key.field}[{index}]"
+                self.add(key, Nature.VALUE, str(ours), str(theirs), field=field, detail=detail)
 
     def _rows(self, key: Key, legacy: Row, candidate: Row) -> None:
         if legacy.values.shape != candidate.values.shape or legacy.values.dtype != candidate.values.dtype:
@@ -229,20 +254,49 @@ class _EventDiff:
 
 
 def _present(value: Observed) -> str:
-    return _shape(value) if isinstance(value, Row | Digests) else _short(value)
+    match value:
+        case Row() | Digests():
+            return _shape(value)
+        case Pages():
+            return _short(value.ids)
+        case Rows():
+            return _short(value.labels)
+    return _short(value)
 
 
-def compare_events(legacy: Event, candidate: Event) -> Comparison:
+def _violated(diff: _EventDiff, legacy: Event, candidate: Event) -> None:
+    """What must hold on either side alone is a finding on either side, also where both break it alike."""
+    checked = sum(legacy.checked.values()) + sum(candidate.checked.values())
+    if checked:
+        diff.compared[Kind.INVARIANT] += checked
+    for side, violations in ((0, legacy.violations), (1, candidate.violations)):
+        for violation in violations:
+            key = Key(Kind.INVARIANT, violation.sequence, violation.invariant)
+            texts = ("(holds)", violation.message) if side else (violation.message, "(holds)")
+            if _same_place(violation, (candidate.violations, legacy.violations)[side]):
+                texts = (violation.message, violation.message)
+            diff.add(key, Nature.VIOLATED, *texts, layer=violation.layer)
+
+
+def _same_place(violation: Violation, others: tuple[Violation, ...]) -> bool:
+    where = (violation.invariant, violation.sequence, violation.layer)
+    return any((other.invariant, other.sequence, other.layer) == where for other in others)
+
+
+def compare_events(legacy: Event, candidate: Event, pairing: Pairing = SAME) -> Comparison:
     """Compares two events of one point; the mismatches come in the order in which the values came about."""
     if legacy.point is not candidate.point:
         raise ValueError(f"events of two points: {legacy.point} and {candidate.point}")
-    diff = _EventDiff(legacy.point, legacy.step)
+    diff = _EventDiff(legacy.point, legacy.step, pairing)
+    _violated(diff, legacy, candidate)
     for key, value in legacy.values.items():
+        if pairing.ignores(key.kind, key.field):
+            continue
         if key in candidate.values:
             diff.pair(key, value, candidate.values[key])
         else:
             diff.add(key, Nature.MISSING, _present(value), _ABSENT)
     for key, value in candidate.values.items():
-        if key not in legacy.values:
+        if key not in legacy.values and not pairing.ignores(key.kind, key.field):
             diff.add(key, Nature.EXTRA, _ABSENT, _present(value))
     return Comparison(diff.compared, tuple(diff.mismatches), frozenset(diff.opaque))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from shadow.diff import Mismatch, Nature, compare_events
 from shadow.messages import Done, Failed, FromSide, Hello
 from shadow.observation import Event, Kind, Point, tokens_of
+from shadow.pairing import SAME, Pairing
 from shadow.side import Lost, Side
 from shadow.tally import Tally
 
@@ -36,9 +37,11 @@ class Outcome:
 
 
 class _Run:
-    def __init__(self, control: Side, candidate: Side, tally: Tally, on_step: Callable[[int], None]) -> None:
+    def __init__(
+        self, control: Side, candidate: Side, tally: Tally, pairing: Pairing, on_step: Callable[[int], None]
+    ) -> None:
         self.control, self.candidate = control, candidate
-        self.tally, self.on_step = tally, on_step
+        self.tally, self.pairing, self.on_step = tally, pairing, on_step
         self.point, self.step = Point.PREFILL, 0
 
     def differ(
@@ -50,8 +53,11 @@ class _Run:
 
     def compare(self, control: Event, candidate: Event) -> None:
         self.point, self.step = control.point, control.step
-        comparison = compare_events(control, candidate)
+        comparison = compare_events(control, candidate, self.pairing)
         self.tally.add(control.point, comparison)
+        self.tally.checked.update(candidate.checked)
+        if self.tally.fired is None:
+            self.tally.fired = candidate.fired
         if control.point.selects_tokens:
             ours, theirs = tokens_of(control), tokens_of(candidate)
             forced = {} if ours == theirs else ours
@@ -102,10 +108,14 @@ def _trouble(side: Side, message: FromSide | Lost, *, is_control: bool) -> Troub
 
 
 def run_lockstep(
-    control: Side, candidate: Side, tally: Tally, on_step: Callable[[int], None] = lambda step: None
+    control: Side,
+    candidate: Side,
+    tally: Tally,
+    on_step: Callable[[int], None] = lambda step: None,
+    pairing: Pairing = SAME,
 ) -> Outcome:
     """Compares until both are done, one fails, or their schedules part; findings go to `tally`."""
-    run = _Run(control, candidate, tally, on_step)
+    run = _Run(control, candidate, tally, pairing, on_step)
     hello: tuple[Hello | None, Hello | None] = (None, None)
     while True:
         ours, theirs = control.receive(), candidate.receive()
@@ -123,6 +133,7 @@ def run_lockstep(
             run.compare(ours, theirs)
         elif isinstance(ours, Hello) and isinstance(theirs, Hello):
             hello = (ours, theirs)
+            tally.required = ours.kinds | theirs.kinds
         elif isinstance(ours, Done) and isinstance(theirs, Done):
             tally.compared[Kind.OUTCOME] += 1
             return Outcome(hello, (ours, theirs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from shadow.observation import Event, Tokens
+from shadow.observation import Event, Kind, Tokens
 
 
 class HarnessError(RuntimeError):
@@ -14,12 +14,22 @@ class HarnessError(RuntimeError):
 
 @dataclass(frozen=True)
 class Setup:
-    """What a side is to run. `options` are the fields of batchgen.engine.EngineOptions that were given."""
+    """What a side is to run.
+
+    `batches`: request files, run back to back on the same live worker. `options`: the fields of
+    batchgen.engine.EngineOptions that were given. `environment`: set before batchgen is imported.
+    `order`: seed of a shuffle of each batch, None for the order of the file. `mutant`: (module or file, name)
+    of a fault to plant. `structural`: integers only, no content of KV and no logits.
+    """
 
     tree: str
-    requests: str
+    batches: tuple[str, ...]
     threads: int
     options: Mapping[str, object] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    order: int | None = None
+    mutant: tuple[str, str] | None = None
+    structural: bool = False
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,8 @@ class Hello:
     torch_version: str
     requests: int
     refused_lines: int
+    kinds: frozenset[Kind]  # what can be observed of this worker
+    unobservable: Mapping[str, str] = field(default_factory=dict)  # kind -> why not
 
 
 @dataclass(frozen=True)

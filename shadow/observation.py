@@ -8,7 +8,7 @@ by a slot or a local index, so both sides name the same thing alike.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -18,8 +18,9 @@ from shadow.plain import Plain
 
 
 class Kind(StrEnum):
-    """What sort of value this is. Every kind must have been compared at least once for a run to pass."""
+    """What sort of value this is. Of every kind that the workers have, something must have been compared."""
 
+    INVARIANT = "invariant"  # what must hold on either side alone
     SCHEDULE = "schedule"  # which point comes next
     SEQUENCE = "sequence"  # fields of a sequence: status, lengths, page counts, ...
     PAGE_TABLE = "page_table"  # live prefix of the table row, kv_len, row order, page counts of the pools
@@ -73,14 +74,46 @@ class Digests:
     first: int = 0
 
 
-Observed = Plain | Row | Digests
+@dataclass(frozen=True)
+class Pages:
+    """Page ids of one pool, in order. On sides that may number pages differently, equal up to a renaming."""
+
+    pool: str
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Labels in row order. On sides that may order their batch differently, only the set counts."""
+
+    labels: tuple[str, ...]
+
+
+Observed = Plain | Row | Digests | Pages | Rows
+
+
+@dataclass(frozen=True)
+class Violation:
+    """What must hold on either side alone, and does not. `invariant` is its name in the catalogue."""
+
+    invariant: str
+    message: str
+    sequence: str | None = None
+    layer: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Event:
+    """`checked`: how often each invariant was looked at for this event; `batch`: which of the batches;
+    `fired`: the step at which a planted fault struck first, once it has."""
+
     point: Point
     step: int  # decode steps begun before this event, the current one not counted
     values: Mapping[Key, Observed]
+    violations: tuple[Violation, ...] = ()
+    checked: Mapping[str, int] = field(default_factory=dict)
+    batch: int = 0
+    fired: int | None = None
 
 
 Tokens = Mapping[str, int]

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import tempfile
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Pipe
-from pathlib import Path
 
 from shadow.messages import FromSide, Reply, Setup
 from shadow.observation import Tokens
-
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+from shadow.zygote import Zygote
 
 
 @dataclass(frozen=True)
@@ -38,23 +35,9 @@ class Side:
         self._timeout, self._started = timeout, False
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed in __exit__)
         self._connection, theirs = Pipe()
-        environment = {
-            **os.environ,
-            **{variable: str(setup.threads) for variable in _THREAD_VARIABLES},
-            "PYTHONHASHSEED": "0",
-            "PYTHONPATH": str(Path(__file__).resolve().parent.parent),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
+        self._zygote = Zygote.shared()
         with theirs:
-            self._process = subprocess.Popen(
-                # -P: the current folder must not decide where batchgen comes from
-                [sys.executable, "-P", "-m", "shadow.child", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=self._stderr,
-                stderr=self._stderr,
-            )
+            self._pid = self._zygote.fork(theirs.fileno(), self._stderr.fileno(), setup.environment)
         self._connection.send(setup)
 
     def __enter__(self) -> Side:
@@ -62,9 +45,7 @@ class Side:
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
+        self._zygote.ended(self._pid, kill=True)
         self._stderr.close()
 
     def receive(self) -> FromSide | Lost:
@@ -85,10 +66,11 @@ class Side:
             self._connection.send(Reply(tokens))
 
     def _how_it_ended(self) -> str:
-        try:
-            code = self._process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            return "closed its pipe"
+        deadline = time.monotonic() + 10
+        while (code := self._zygote.ended(self._pid)) is None:
+            if time.monotonic() > deadline:
+                return "closed its pipe"
+            time.sleep(0.01)
         if code < 0:
             return f"was killed by {signal.Signals(-code).name}"
         return f"ended with exit code {code} before its run was over"

@@ -20,6 +20,9 @@ class Tally:
     kept: list[Mismatch] = field(default_factory=list)
     opaque: set[str] = field(default_factory=set)
     forced_tokens: int = 0
+    required: frozenset[Kind] = frozenset(Kind)
+    fired: int | None = None
+    checked: Counter[str] = field(default_factory=Counter)
 
     def add(self, point: Point, comparison: Comparison) -> None:
         """One pair of events that were at the same point."""
@@ -46,5 +49,5 @@ class Tally:
 
     @property
     def unseen(self) -> tuple[Kind, ...]:
-        """Kinds of which nothing was compared."""
-        return tuple(kind for kind in Kind if not self.compared[kind])
+        """Kinds that the workers have, and of which nothing was compared."""
+        return tuple(kind for kind in Kind if kind in self.required and not self.compared[kind])

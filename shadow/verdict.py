@@ -59,6 +59,7 @@ def _where(mismatch: Mismatch) -> str:
 
 
 _SUBJECT = {
+    Kind.INVARIANT: "what must hold on either side alone",
     Kind.SCHEDULE: "the next thing to happen",
     Kind.SEQUENCE: "a field of a sequence",
     Kind.PAGE_TABLE: "who owns which page, or how much of it is live,",
@@ -74,6 +75,8 @@ _SUBJECT = {
 def _finding(mismatch: Mismatch) -> Finding:
     nature = "" if mismatch.nature is Nature.VALUE else f" ({mismatch.nature.value})"
     message = f"{_SUBJECT[mismatch.kind]} differs{nature} at {mismatch.point.value}"
+    if mismatch.kind is Kind.INVARIANT:
+        message = f"{_SUBJECT[mismatch.kind]} does not, at {mismatch.point.value}"
     if mismatch.detail:
         message += f", {mismatch.detail}"
     score = mismatch.score
@@ -142,6 +145,9 @@ def _facts(circumstances: Circumstances, tally: Tally, outcome: Outcome) -> tupl
             if hello.refused_lines:
                 facts.append(Fact(f"{name} refused", f"{hello.refused_lines} lines of the requests file"))
     first = outcome.hello[0]
+    if first is not None and first.unobservable:
+        why = "; ".join(f"{kind} ({reason})" for kind, reason in sorted(first.unobservable.items()))
+        facts.append(Fact("this worker has no", why))
     if first is not None:
         facts += [Fact("requests", str(first.requests)), Fact("torch", first.torch_version)]
     points = ", ".join(f"{count} x {point.value}" for point, count in tally.points.items())
@@ -177,7 +183,7 @@ def build_report(circumstances: Circumstances, tally: Tally, outcome: Outcome) -
         title="shadow compare",
         verdict=Verdict(status, int(code), headline),
         facts=facts + _facts(circumstances, tally, outcome),
-        checks=tuple(_check(kind, tally) for kind in Kind),
+        checks=tuple(_check(kind, tally) for kind in Kind if kind in tally.required or tally.compared[kind]),
         findings=tuple(findings),
         total_findings=total,
         tables=_timings(outcome)

@@ -20,11 +20,11 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(USAGE)
 
 
-def tree(text: str) -> Path:
-    path = Path(text)
-    if not (path / "batchgen" / "__init__.py").is_file():
-        raise argparse.ArgumentTypeError(f"{text} is not a source tree: it holds no batchgen/__init__.py")
-    return path.resolve()
+def assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (equals and name):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
 
 
 def file(text: str) -> Path:

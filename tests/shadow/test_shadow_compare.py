@@ -88,7 +88,6 @@ def test_the_same_worker_twice_is_equal_and_every_kind_was_compared(tree: Tree, 
     assert fact(report, "candidate refused").startswith("1 line")
 
 
-@pytest.mark.usefixtures("forked_sides")
 def test_a_load_that_is_one_page_short_is_found_in_the_page_that_was_not_loaded(
     tree: Tree, requests: Path
 ) -> None:
@@ -101,7 +100,6 @@ def test_a_load_that_is_one_page_short_is_found_in_the_page_that_was_not_loaded(
     assert {"kv", "logits"} <= failing(report)
 
 
-@pytest.mark.usefixtures("forked_sides")
 def test_a_page_count_off_by_one_is_found_in_the_page_table(tree: Tree, requests: Path) -> None:
     surplus = "(seq.prompt_length + seq.max_decode_length) // size) + (seq.custom_id == 'b')"
     candidate = tree(
@@ -113,7 +111,6 @@ def test_a_page_count_off_by_one_is_found_in_the_page_table(tree: Tree, requests
     assert failing(report) == {"page_table"}
 
 
-@pytest.mark.usefixtures("forked_sides")
 def test_a_wrong_key_of_the_new_token_is_found_with_its_layer_and_position(
     tree: Tree, requests: Path
 ) -> None:
@@ -127,7 +124,6 @@ def test_a_wrong_key_of_the_new_token_is_found_with_its_layer_and_position(
     assert first(report) == ("kv", "4", "b", "1", "primary.k.written.position[6]")
 
 
-@pytest.mark.usefixtures("forked_sides")
 def test_a_small_error_in_one_row_of_logits_is_found_with_its_size(tree: Tree, requests: Path) -> None:
     fault = FORWARD + "        if self.steps == 5:\n            logits[1, 3] += 1e-4\n"
     report = compared(FAKE, tree("candidate", FORWARD, fault), requests)
@@ -136,7 +132,6 @@ def test_a_small_error_in_one_row_of_logits_is_found_with_its_size(tree: Tree, r
     assert (report.total_findings, failing(report)) == (1, {"logits"})
 
 
-@pytest.mark.usefixtures("forked_sides")
 def test_after_a_token_divergence_the_candidate_goes_on_with_the_control_s_tokens(
     tree: Tree, requests: Path
 ) -> None:
@@ -151,7 +146,6 @@ def test_after_a_token_divergence_the_candidate_goes_on_with_the_control_s_token
     assert fact(report, "observed").startswith("3 x prefill, 24 x decode")
 
 
-@pytest.mark.usefixtures("forked_sides")
 def test_decisions_in_another_order_are_found_with_the_field_path(tree: Tree, requests: Path) -> None:
     honest = "tuple(s.uuid for s in running if s.uuid not in done)"
     candidate = tree("candidate", honest, f"{honest}[::-1]")
@@ -161,7 +155,6 @@ def test_decisions_in_another_order_are_found_with_the_field_path(tree: Tree, re
     assert failing(report) == {"boundary"}
 
 
-@pytest.mark.usefixtures("forked_sides")
 def test_a_status_that_is_not_set_is_found_at_the_boundary(tree: Tree, requests: Path) -> None:
     candidate = tree("candidate", "                seq.status = Status.COMPLETED\n", "")
     report = compared(FAKE, candidate, requests)
@@ -169,7 +162,6 @@ def test_a_status_that_is_not_set_is_found_at_the_boundary(tree: Tree, requests:
     assert (report.findings[0].expected, report.findings[0].actual) == ("'COMPLETED'", "'IN_DECODE'")
 
 
-@pytest.mark.usefixtures("forked_sides")
 def test_a_result_that_is_reported_wrong_is_found_at_the_end(tree: Tree, requests: Path) -> None:
     candidate = tree(
         "candidate", "tuple(s.decoded_tokens[0].tolist())", "tuple(s.decoded_tokens[0, 1:].tolist())"
@@ -198,7 +190,6 @@ def test_a_result_that_is_reported_wrong_is_found_at_the_end(tree: Tree, request
     ],
     ids=["late boundary", "missing steps"],
 )
-@pytest.mark.usefixtures("forked_sides")
 def test_schedules_that_part_are_a_finding_with_the_step_counts(
     tree: Tree, requests: Path, old: str, new: str, step: str, legacy: str, candidate: str
 ) -> None:
@@ -207,7 +198,6 @@ def test_schedules_that_part_are_a_finding_with_the_step_counts(
     assert (report.findings[0].expected, report.findings[0].actual) == (legacy, candidate)
 
 
-@pytest.mark.usefixtures("forked_sides")
 def test_an_extra_step_is_a_finding(tree: Tree, requests: Path) -> None:
     extra = (
         "        self._select_tokens(torch.zeros(1, VOCAB), self.global_batch[:1])\n        return [Result("
@@ -220,7 +210,6 @@ def test_an_extra_step_is_a_finding(tree: Tree, requests: Path) -> None:
 RAISES = FORWARD + "        if self.steps == 3:\n            raise ValueError('planted')\n"
 
 
-@pytest.mark.usefixtures("forked_sides")
 def test_an_exception_of_the_candidate_alone_is_a_divergence(tree: Tree, requests: Path) -> None:
     report = compared(FAKE, tree("candidate", FORWARD, RAISES), requests)
     assert report.verdict.exit_code == 1
@@ -230,7 +219,6 @@ def test_an_exception_of_the_candidate_alone_is_a_divergence(tree: Tree, request
     assert any("_decode_forward_step" in row[0] for table in report.tables for row in table.rows)
 
 
-@pytest.mark.usefixtures("forked_sides")
 def test_an_exception_of_the_legacy_side_gives_no_verdict(tree: Tree, requests: Path) -> None:
     legacy = tree("legacy", FORWARD, RAISES)
     for candidate in (FAKE, legacy):
@@ -248,7 +236,6 @@ def test_a_candidate_that_dies_is_reported_with_the_signal(tree: Tree, requests:
     assert any("last words" in row[0] for table in report.tables for row in table.rows)
 
 
-@pytest.mark.usefixtures("forked_sides")
 def test_a_candidate_that_hangs_is_stopped_and_reported(tree: Tree, requests: Path) -> None:
     hangs = FORWARD + "        if self.steps == 3:\n            time.sleep(3600)\n"
     started = time.monotonic()
@@ -258,7 +245,6 @@ def test_a_candidate_that_hangs_is_stopped_and_reported(tree: Tree, requests: Pa
     assert time.monotonic() - started < 60
 
 
-@pytest.mark.usefixtures("forked_sides")
 def test_nothing_compared_is_a_failure_that_says_of_what(tree: Tree, requests: Path) -> None:
     requests.write_text("")
     report = compared(FAKE, tree("candidate"), requests)
@@ -266,7 +252,6 @@ def test_nothing_compared_is_a_failure_that_says_of_what(tree: Tree, requests: P
     assert "kv" in report.verdict.headline and "logits" in report.verdict.headline
 
 
-@pytest.mark.usefixtures("forked_sides")
 def test_a_run_without_a_boundary_is_short_of_coverage(tree: Tree, requests: Path) -> None:
     requests.write_text(json.dumps(REQUESTS[1] | {"max_tokens": 5}) + "\n")
     honest = "            if since >= self.interval:\n"
@@ -279,7 +264,6 @@ def test_a_run_without_a_boundary_is_short_of_coverage(tree: Tree, requests: Pat
     assert "--page-size" in detail["boundary"]
 
 
-@pytest.mark.usefixtures("forked_sides")
 def test_a_module_from_outside_of_the_tree_gives_no_verdict(
     tree: Tree, requests: Path, tmp_path: Path
 ) -> None:
@@ -295,14 +279,12 @@ def test_a_module_from_outside_of_the_tree_gives_no_verdict(
     assert "module batchgen.x was loaded from" in report.verdict.headline
 
 
-@pytest.mark.usefixtures("forked_sides")
 def test_a_worker_without_a_hook_gives_no_verdict(tree: Tree, requests: Path) -> None:
     report = compared(FAKE, tree("candidate", "_page_boundary_fast", "_boundary"), requests)
     assert report.verdict.exit_code == 2
     assert "BatchGenWorker has no method _page_boundary_fast" in report.verdict.headline
 
 
-@pytest.mark.usefixtures("forked_sides")
 def test_a_report_stays_bounded_when_everything_differs(tree: Tree, requests: Path) -> None:
     report = compared(FAKE, tree("candidate", "* 0.37", "* 0.38"), requests)
     assert len(report.findings) == KEPT < report.total_findings
@@ -347,7 +329,7 @@ def test_the_command_prints_and_writes_one_report(tree: Tree, requests: Path, tm
     [
         ((), "COMMAND"),
         (("compare",), "--legacy"),
-        (("compare", "--legacy", "/nowhere"), "holds no batchgen/__init__.py"),
+        (("compare", "--legacy-env", "A"), "'A' is not NAME=VALUE"),
         (("compare", "--requests", "/nowhere"), "there is no file"),
         (("compare", "--page-size", "0"), "not a whole number above 0"),
         (("compare", "--page-size", "²"), "not a whole number above 0"),

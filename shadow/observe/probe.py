@@ -1,0 +1,72 @@
+"""What a probe is, and what it may look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from shadow.observation import Key, Kind, Observed, Point
+from shadow.observe.names import Names
+
+Values = dict[Key, Observed]
+
+
+@dataclass
+class Subject:
+    """The live worker, the class that attention state is bound on, and the labels of the sequences.
+
+    `entries`: the sequences of the event in hand, those of the batch at a decode or prefill, else all.
+    """
+
+    worker: Any
+    wrapper: Any
+    names: Names
+    entries: list[Any]
+
+    def pools(self) -> Iterator[tuple[str, Any]]:
+        """(name, single GPU pool) of the worker's live manager: looked up anew, for the worker replaces it."""
+        manager = getattr(self.worker, "gpu_paged_kv_cache_manager", None)
+        if manager is None or not manager.is_initialized:
+            return
+        for pool in (getattr(manager, "primary", manager), getattr(manager, "auxiliary", None)):
+            if pool is not None:
+                yield pool.config.name, pool
+
+    def attended(self) -> dict[str, int]:
+        """kv_len by label of the rows that attention is bound to, in row order."""
+        indices = [int(index) for index in self.wrapper.cur_batch or ()]
+        lengths = [] if self.wrapper.cache_seqlens is None else self.wrapper.cache_seqlens.tolist()
+        return {self.names.of_index(i): int(n) for i, n in zip(indices, lengths, strict=False)}
+
+
+class Probe(Protocol):
+    """Looks at one sort of value. `points`: where in a run; `structural`: integers only, no content."""
+
+    @property
+    def kind(self) -> Kind: ...
+
+    @property
+    def points(self) -> frozenset[Point]: ...
+
+    @property
+    def structural(self) -> bool: ...
+
+    def missing(self, subject: Subject) -> str | None:
+        """Why this worker has no such thing; None where it has."""
+
+    def install(self, subject: Subject) -> None:
+        """Hooks that have to be there before the run begins."""
+
+    def values(self, subject: Subject, point: Point) -> Values:
+        """What there is to see now; empty where nothing of the sort exists at the moment."""
+
+
+class PlainProbe:
+    """A probe without hooks that every worker can be looked at by."""
+
+    def missing(self, subject: Subject) -> str | None:
+        return None
+
+    def install(self, subject: Subject) -> None:
+        return None

@@ -1,0 +1,54 @@
+"""What differs between the two sides by intent, and so must not count as a difference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shadow.observation import Kind
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """A class of pairs of sides. `same` is the strictest: both do the same on the same machine.
+
+    `pages_renamed`: pages may have other numbers, but one name on one side is one name on the other.
+    `rows_reordered`: rows may come in another order. `ignored`: fields by (kind, name) that differ by intent.
+    """
+
+    name: str
+    pages_renamed: bool = False
+    rows_reordered: bool = False
+    ignored: frozenset[tuple[Kind, str]] = frozenset()
+
+    def ignores(self, kind: Kind, field: str) -> bool:
+        return (kind, field) in self.ignored
+
+
+SAME = Pairing("same")
+BATCH_ORDER = Pairing(
+    "batch-order",
+    pages_renamed=True,
+    rows_reordered=True,
+    # what a request is numbered by, and when it came
+    ignored=frozenset((Kind.SEQUENCE, name) for name in ("global_idx", "local_idx", "pool_slot", "uuid")),
+)
+PAIRINGS = {pairing.name: pairing for pairing in (SAME, BATCH_ORDER)}
+
+
+class Renaming:
+    """Which page of the candidate is which of the legacy, by pool; grows as pages are seen together."""
+
+    def __init__(self) -> None:
+        self._theirs: dict[tuple[str, int], int] = {}
+        self._ours: dict[tuple[str, int], int] = {}
+
+    def forget(self) -> None:
+        """A new event: pages may have changed hands since the last."""
+        self._theirs.clear()
+        self._ours.clear()
+
+    def agrees(self, pool: str, ours: int, theirs: int) -> bool:
+        """Whether the two may be the same page; False once either was seen beside another one."""
+        mine = self._theirs.setdefault((pool, ours), theirs)
+        other = self._ours.setdefault((pool, theirs), ours)
+        return mine == theirs and other == ours

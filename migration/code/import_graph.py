@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from migration.code.module_file import module_file
 from migration.code.tree import Tree
 
 # Lines that open a block or import something; a parenthesised or continued import is taken whole.
@@ -20,15 +21,16 @@ _COMMENT = re.compile(rb"#[^\n]*")
 
 
 class ImportGraph:
-    """Import-time imports between the modules of a tree, read as they are asked for.
+    """Import-time imports between the modules of a tree, read as they are asked for. They start at `root`.
 
     Files are scanned line by line, not parsed: an import inside a string may count as one, which at
     worst makes a caller more careful than it need be.
     """
 
-    def __init__(self, tree: Tree, goal: str) -> None:
+    def __init__(self, tree: Tree, goal: str, root: str = "") -> None:
         self.tree = tree
         self.goal = goal
+        self.root = root
         # Packages that contain the goal run before either module does.
         self._ignored = set(_parents(goal))
         self._safe: set[str] = set()
@@ -53,17 +55,10 @@ class ImportGraph:
         self._safe.update(queue)
         return None
 
-    def _file(self, module: str) -> tuple[str, bytes] | None:
-        base = module.replace(".", "/")
-        for path in (f"{base}/__init__.py", f"{base}.py"):
-            if (data := self.tree.read(path)) is not None:
-                return path, data
-        return None
-
     def _imports(self, module: str) -> Iterator[str]:
         """Modules of the tree that importing `module` imports: its parent packages first."""
         yield from _parents(module)
-        found = self._file(module)
+        found = module_file(self.tree, module, self.root)
         if found is None:
             return
         path, data = found

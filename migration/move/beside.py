@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable
 
+from migration.code.module_file import module_file
 from migration.code.source import Source
 from migration.code.tree import Tree
 from migration.errors import MigrationError, Refusal
@@ -58,8 +59,7 @@ def _adapter(
 
 
 def _module(recipe: Recipe, tree: Tree, module: str) -> tuple[Source, str]:
-    base = posixpath.join(recipe.import_root, module.replace(".", "/"))
-    for path in (f"{base}.py", f"{base}/__init__.py"):
-        if (data := tree.read(path)) is not None:
-            return Source(path, data), module
-    raise MigrationError("MG303", f"{base}.py does not exist (slice {recipe.name})")
+    if (file := module_file(tree, module, recipe.import_root)) is not None:
+        return Source(*file), module
+    path = posixpath.join(recipe.import_root, module.replace(".", "/"))
+    raise MigrationError("MG303", f"{path}.py does not exist (slice {recipe.name})")

@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from migration.code.depth import deep_trees
 from migration.code.facts import MethodFacts, SelfUse, method_facts
 from migration.code.import_graph import ImportGraph
+from migration.code.import_roots import import_root
 from migration.code.source import Edit, Source, apply_edits, read_source
 from migration.code.structure import ClassOutline, Method, Section, outline, top_imports
 from migration.code.tree import OverlayTree, Tree
@@ -134,7 +135,8 @@ def _plan(recipe: Recipe, tree: Tree) -> CutOutcome:
 
 
 def module_names(recipe: Recipe, source: Source) -> ModuleNames:
-    return ModuleNames(source, recipe.source_module, recipe.source_file.endswith("/__init__.py"))
+    is_package = recipe.source_file.endswith("/__init__.py")
+    return ModuleNames(source, recipe.source_module, is_package, recipe.import_root)
 
 
 def movings(
@@ -483,10 +485,11 @@ class _Cut:
 
     @cached_property
     def _graph(self) -> ImportGraph:
-        return ImportGraph(self.tree, self.recipe.source_module)
+        return ImportGraph(self.tree, self.recipe.source_module, self.recipe.import_root)
 
     def _is_first_party(self, top: str) -> bool:
-        return self.tree.is_dir(top) or self.tree.read(f"{top}.py") is not None
+        path = posixpath.join(self.recipe.import_root, top)
+        return self.tree.is_dir(path) or self.tree.read(f"{path}.py") is not None
 
     def _handler(self, found: tuple[Handle, ...], types: MemberTypes) -> bytes:
         newline = self.source.eol.decode()
@@ -578,7 +581,8 @@ class _Cut:
 
     def _cycle(self, handler: bytes) -> list[Refusal]:
         overlay = OverlayTree(self.tree, {self.recipe.target_file: handler})
-        chain = ImportGraph(overlay, self.recipe.source_module).chain(self.recipe.target_module)
+        graph = ImportGraph(overlay, self.recipe.source_module, self.recipe.import_root)
+        chain = graph.chain(self.recipe.target_module)
         if chain is None:
             return []
         return [Refusal("MG105", self.recipe.target_file, 0, " imports ".join(chain))]
@@ -586,12 +590,25 @@ class _Cut:
     def _recipe_notes(self, found: tuple[Handle, ...]) -> list[str]:
         used = {member.name for handle in found for member in handle.members}
         used |= {u.attribute for m in self.moving for u in m.facts.uses if u.attribute}
-        return [
-            f"recipe: {handle.name} lists {attribute}, which no moved method uses"
-            for handle in self.recipe.handles
-            for attribute in handle.attributes
-            if attribute not in used
-        ] + unused(self.recipe, [self.declared[one.name] for one in self.moving])
+        return (
+            self._root_notes()
+            + [
+                f"recipe: {handle.name} lists {attribute}, which no moved method uses"
+                for handle in self.recipe.handles
+                for attribute in handle.attributes
+                if attribute not in used
+            ]
+            + unused(self.recipe, [self.declared[one.name] for one in self.moving])
+        )
+
+    def _root_notes(self) -> list[str]:
+        """A root that nobody gave is no fault: the folder may be on no path, and its parent on it."""
+        root = import_root(self.tree, self.source)
+        if self.recipe.import_root or not root:
+            return []
+        path, module = self.recipe.source_file, self.recipe.source_module
+        hint = f'give `import_root = "{root}"` under [source] if it is not imported as {module}'
+        return [f"recipe: the imports of {path} seem to start at {root}: {hint}"]
 
     def _stub_notes(self) -> list[str]:
         return [

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from migration.code.facts import READING, WRITING, SelfUse
+from migration.code.module_file import module_file
 from migration.code.source import Source
 from migration.code.structure import FunctionNode
 from migration.code.tree import Tree
@@ -40,14 +41,14 @@ def literal_of(spec: HandleSpec, recipe: Recipe, tree: Tree, worker: ModuleNames
     if not spec.protocol_from:
         return None
     name, _, _ = spec.protocol_from.partition(":")
-    base = posixpath.join(recipe.import_root, name.replace(".", "/"))
-    for path in (f"{base}.py", f"{base}/__init__.py"):
-        if (data := tree.read(path)) is not None:
-            found = [p for p in ProtocolModule(Source(path, data), name).protocols if p.name == spec.protocol]
-            if found:
-                return Literal(found[0], frozenset((ImportName(name, spec.protocol),)))
-            raise MigrationError("MG527", f"{path} has no Protocol {spec.protocol} (handle {spec.name})")
-    raise MigrationError("MG527", f"{base}.py does not exist (handle {spec.name})")
+    file = module_file(tree, name, recipe.import_root)
+    if file is None:
+        path = posixpath.join(recipe.import_root, name.replace(".", "/"))
+        raise MigrationError("MG527", f"{path}.py does not exist (handle {spec.name})")
+    found = [p for p in ProtocolModule(Source(*file), name).protocols if p.name == spec.protocol]
+    if not found:
+        raise MigrationError("MG527", f"{file[0]} has no Protocol {spec.protocol} (handle {spec.name})")
+    return Literal(found[0], frozenset((ImportName(name, spec.protocol),)))
 
 
 def _imports(

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from migration.code.facts import dotted, statements
+from migration.code.module_file import module_file
 from migration.code.source import Source
 from migration.code.structure import FunctionNode
 from migration.code.tree import Tree
@@ -72,10 +73,11 @@ class ImportPlan:
 
 
 class ModuleNames:
-    """Module-level bindings of the worker file and what becomes of them."""
+    """Module-level bindings of the worker file and what becomes of them; imports start at the folder `root`."""
 
-    def __init__(self, source: Source, module: str, is_package: bool) -> None:
+    def __init__(self, source: Source, module: str, is_package: bool, root: str = "") -> None:
         self.module = module
+        self.root = root
         self.package = module if is_package else module.rpartition(".")[0]
         self.bindings: dict[str, list[Binding]] = {}
         self.has_star = False
@@ -167,7 +169,7 @@ class ModuleNames:
             return None
         if len(imports) > 1 and not all(i.name is None and i.alias is None for i in imports):
             return None
-        if any(i.name is not None and _rebinds(tree, i.module, i.name) for i in imports):
+        if any(i.name is not None and _rebinds(tree, self.root, i.module, i.name) for i in imports):
             return None  # the worker froze the value at its own import; only its copy is the same
         return tuple(imports)
 
@@ -209,14 +211,11 @@ def _always_binds(body: list[ast.stmt], name: str) -> bool:
     return False
 
 
-def _rebinds(tree: Tree, module: str, name: str) -> bool:
+def _rebinds(tree: Tree, root: str, module: str, name: str) -> bool:
     """True when `module` is in the tree and one of its functions rebinds its global `name`."""
-    base = module.replace(".", "/")
-    data = tree.read(f"{base}.py") or tree.read(f"{base}/__init__.py") or b""
-    return (
-        re.search(rb"^[ \t]+global[ \t][^\n]*\b%b\b" % re.escape(name).encode(), data, re.MULTILINE)
-        is not None
-    )
+    file = module_file(tree, module, root)
+    rebinding = rb"^[ \t]+global[ \t][^\n]*\b%b\b" % re.escape(name).encode()
+    return file is not None and re.search(rebinding, file[1], re.MULTILINE) is not None
 
 
 def needed_names(node: FunctionNode, moved_name: str, code: str) -> NeededNames:

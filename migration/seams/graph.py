@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from migration.code.facts import READING, WRITING
+from migration.code.import_roots import import_root
 from migration.code.source import Source, read_source
 from migration.code.structure import ClassOutline, Method, outline
 from migration.code.tree import Tree
@@ -18,7 +19,6 @@ from migration.move.cut import module_names, movings
 from migration.move.moving import Moving, is_overload, mangled
 from migration.recipe import Recipe, host_handle
 from migration.survey.delegates import is_delegate
-from migration.survey.import_roots import import_root
 
 #: Methods that set the object up: what only they and a cluster use is the cluster's own.
 SETUP = frozenset(("__init__", "__new__", "__post_init__", "__init_subclass__", "__del__"))

@@ -6,12 +6,11 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from migration.code.tree import Tree
 from migration.errors import MigrationError
 from migration.move.cut import find_section
-from migration.recipe import Recipe, host_handle
+from migration.recipe import Recipe, host_handle, module_name
 from migration.seams.divide import divide
 from migration.seams.graph import ClassGraph
 from migration.seams.interface import cluster
@@ -71,7 +70,7 @@ def candidates(tree: Tree, graph: ClassGraph, wanted: Wanted) -> tuple[Candidate
     A section or list of methods is the first candidate; where it is over the budget, its parts follow.
     Raises MG101 and MG535 for a section or method that is not there, MG531 for a file that is no module.
     """
-    if not all(part.isidentifier() for part in PurePosixPath(graph.source.path).with_suffix("").parts):
+    if not all(part.isidentifier() for part in module_name(graph.source.path, graph.import_root).split(".")):
         raise MigrationError("MG531", f"{graph.source.path} cannot be imported by that name")
     proposer = Proposer(tree, graph, wanted.budget)
     if not (wanted.section or wanted.methods):

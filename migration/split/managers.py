@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from migration.code.facts import dotted, own_scope
+from migration.code.import_roots import import_root
+from migration.code.module_file import module_file
 from migration.code.source import Source
 from migration.code.structure import FunctionNode
 from migration.code.tree import Tree
@@ -115,12 +117,11 @@ class Managers:
         module, _, attribute = full.rpartition(".")
         if self.tree is None or not module:
             return []
-        base = module.replace(".", "/")
-        data = self.tree.read(f"{base}.py") or self.tree.read(f"{base}/__init__.py")
-        if data is None:
+        file = module_file(self.tree, module, import_root(self.tree, self.source))
+        if file is None:
             return []
         try:
-            return _definitions(ast.parse(data).body, attribute)
+            return _definitions(ast.parse(file[1]).body, attribute)
         except (SyntaxError, ValueError):
             return []
 

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from migration.code.facts import dotted, method_facts
+from migration.code.import_roots import import_root
 from migration.code.source import Source, read_source
 from migration.code.structure import ClassOutline, Method, outline
 from migration.code.tree import Tree
@@ -18,7 +19,6 @@ from migration.recipe import HandleSpec, Recipe
 from migration.survey.attempts import Attempts
 from migration.survey.delegates import is_delegate
 from migration.survey.free_names import free_module, free_name, names_in
-from migration.survey.import_roots import import_root
 from migration.survey.remembered import RememberedTree
 
 Outcome = Literal["named", "host", "refused", "stub"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from migration.code.source import Source
-from migration.survey.import_roots import import_root
+from migration.code.import_roots import import_root
 
 from .support import DictTree
 

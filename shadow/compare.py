@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from reports import Fact, Report
-from shadow.lockstep import Outcome, run_lockstep
+from shadow.lockstep import Outcome, Watcher, run_lockstep
 from shadow.messages import Setup
 from shadow.pairing import SAME, Pairing
 from shadow.side import Side
@@ -34,14 +34,27 @@ def compare_sides(
     timeout: float,
     pairing: Pairing = SAME,
     on_step: Callable[[int, int], None] = lambda step, differing: None,
+    watch: Watcher = lambda control, candidate: None,
+    stop: Callable[[Tally], bool] = lambda tally: False,
 ) -> tuple[Tally, Outcome]:
-    """Runs two sides in lockstep; `on_step` is told the step just compared and how many values differ so far."""
+    """Runs two sides in lockstep; `on_step` is told the step just compared and how many values differ so far.
+
+    `watch` sees each pair of events before it is compared; `stop` may end the run early after one.
+    """
     tally = Tally()
     with (
         Side("legacy side", control, timeout) as ours,
         Side("candidate side", candidate, timeout) as theirs,
     ):
-        outcome = run_lockstep(ours, theirs, tally, lambda step: on_step(step, tally.total), pairing)
+        outcome = run_lockstep(
+            ours,
+            theirs,
+            tally,
+            lambda step: on_step(step, tally.total),
+            pairing,
+            watch=watch,
+            stop=stop,
+        )
     return tally, outcome
 
 

@@ -34,14 +34,24 @@ class Outcome:
     done: tuple[Done | None, Done | None] = (None, None)
     trouble: Trouble | None = None
     candidate_traceback: str = ""
+    stopped: bool = False  # ended on purpose before the run was over
+
+
+Watcher = Callable[[Event, Event], None]
 
 
 class _Run:
     def __init__(
-        self, control: Side, candidate: Side, tally: Tally, pairing: Pairing, on_step: Callable[[int], None]
+        self,
+        control: Side,
+        candidate: Side,
+        tally: Tally,
+        pairing: Pairing,
+        on_step: Callable[[int], None],
+        watch: Watcher,
     ) -> None:
         self.control, self.candidate = control, candidate
-        self.tally, self.pairing, self.on_step = tally, pairing, on_step
+        self.tally, self.pairing, self.on_step, self.watch = tally, pairing, on_step, watch
         self.point, self.step = Point.PREFILL, 0
 
     def differ(
@@ -53,6 +63,7 @@ class _Run:
 
     def compare(self, control: Event, candidate: Event) -> None:
         self.point, self.step = control.point, control.step
+        self.watch(control, candidate)
         comparison = compare_events(control, candidate, self.pairing)
         self.tally.add(control.point, comparison)
         self.tally.checked.update(candidate.checked)
@@ -113,9 +124,15 @@ def run_lockstep(
     tally: Tally,
     on_step: Callable[[int], None] = lambda step: None,
     pairing: Pairing = SAME,
+    *,
+    watch: Watcher = lambda control, candidate: None,
+    stop: Callable[[Tally], bool] = lambda tally: False,
 ) -> Outcome:
-    """Compares until both are done, one fails, or their schedules part; findings go to `tally`."""
-    run = _Run(control, candidate, tally, pairing, on_step)
+    """Compares until both are done, one fails, or their schedules part; findings go to `tally`.
+
+    `watch` sees each pair of events before it is compared; `stop` may end the run early after one.
+    """
+    run = _Run(control, candidate, tally, pairing, on_step, watch)
     hello: tuple[Hello | None, Hello | None] = (None, None)
     while True:
         ours, theirs = control.receive(), candidate.receive()
@@ -131,6 +148,8 @@ def run_lockstep(
                 run.part(ours, theirs)
                 return Outcome(hello)
             run.compare(ours, theirs)
+            if stop(tally):
+                return Outcome(hello, stopped=True)
         elif isinstance(ours, Hello) and isinstance(theirs, Hello):
             hello = (ours, theirs)
             tally.required = ours.kinds | theirs.kinds

@@ -54,6 +54,7 @@ class EngineOptions:
     prefill_micro_batch_tokens: int = 2048
     max_pool_size: int = 10240
     cuda_graph_max_seqlen: int = 0
+    cuda_graph_num_buckets: int = 16
 
 
 def build_worker(options: EngineOptions) -> BatchGenWorker:
@@ -104,6 +105,7 @@ def build_worker(options: EngineOptions) -> BatchGenWorker:
         host_kv_eviction_watermark=options.host_kv_eviction_watermark,
         disable_cuda_graphs=not options.cuda_graphs,
         cuda_graph_max_seqlen=options.cuda_graph_max_seqlen,
+        cuda_graph_num_buckets=options.cuda_graph_num_buckets,
     )
     return BatchGenWorker(
         args,
@@ -128,6 +130,7 @@ def check_options(options: EngineOptions) -> None:
         "max_tokens_default",
         "max_pool_size",
         "prefill_micro_batch_tokens",
+        "cuda_graph_num_buckets",
     )
     for name in positive:
         if getattr(options, name) < 1:

@@ -1,0 +1,141 @@
+"""Tables to events: a chunk whose parts are decoded when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from shadow.observation import Event, Observed
+from shadow.record import tables
+from shadow.record.format import RecordError
+from shadow.record.lists import unpack_lists
+from shadow.record.matrix import PackedMatrix, unpack_matrix
+from shadow.record.names import Shape
+from shadow.record.pack import ARRAY, VALUE
+from shadow.record.packing import unpack, unpack_steps
+from shadow.record.values import ArrayPlace, bytes_tree, construct, from_integers
+
+ReadArray = Callable[[int], tables.Array]
+"""The stored array of that number within the chunk."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value that is no integer: `identity` is equal exactly where the values are."""
+
+    identity: object
+    read: Callable[[], Any]
+
+
+class Block:
+    """The events of one shape: `events` int64 [n], their places in the chunk; `classes` uint8 [keys]."""
+
+    def __init__(self, shape: Shape, events: np.ndarray, table: tables.Block) -> None:
+        self.shape, self.events, self._table = shape, events, table
+        self.classes = np.frombuffer(table.classes, np.uint8)
+        if len(self.classes) != len(shape.keys):
+            raise ValueError(f"{len(self.classes)} classes for {len(shape.keys)} keys")
+
+    @cached_property
+    def matrix(self) -> np.ndarray:
+        """int64 [keys, events]."""
+        table = self._table
+        packed = PackedMatrix(table.modes, table.first, table.slope, table.rest)
+        return unpack_matrix(packed, self.shape.order, len(self.events))
+
+
+class Chunk:
+    """Consecutive events of a record. Numbers of values and arrays hold within it only."""
+
+    def __init__(self, table: tables.Chunk, shapes: Sequence[Shape], read_array: ReadArray) -> None:
+        self._table, self._read_array = table, read_array
+        self.first_event = table.first_event
+        self.steps = unpack_steps(table.steps)
+        self.shape_numbers = unpack(table.shapes, len(self.steps))
+        self._arrays: dict[int, np.ndarray] = {}
+        self._values: dict[int, Any] = {}
+        kinds = list(dict.fromkeys(self.shape_numbers.tolist()))
+        self.blocks = [
+            Block(shapes[number], np.flatnonzero(self.shape_numbers == number), block)
+            for number, block in zip(kinds, table.blocks, strict=True)
+        ]
+        self._block_of = dict(zip(kinds, self.blocks, strict=True))
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    @cached_property
+    def _extras(self) -> np.ndarray:
+        return unpack(self._table.extras, len(self))
+
+    @cached_property
+    def values(self) -> list[Value]:
+        """The chunk's values by number."""
+        trees, lists = iter(self._table.trees), iter(unpack_lists(self._table.lists))
+        return [self._value(form, trees, lists) for form in unpack(self._table.forms).tolist()]
+
+    def _value(self, form: int, trees: Any, lists: Any) -> Value:
+        if form == 0:
+            tree = next(trees)
+            return Value(tree, lambda: bytes_tree(tree))
+        around, integers = self._table.around[form - 1], next(lists)
+        if not around:
+            return Value((around, integers), lambda: integers)
+        return Value((around, integers), lambda: from_integers(around, integers))
+
+    def value(self, number: int) -> Any:
+        """The value of that number: a plain tree or a value of shadow.observation."""
+        found = self._values.get(number, self)
+        if found is self:
+            found = self._values[number] = self.values[number].read()
+        return self.array(found.number) if isinstance(found, ArrayPlace) else found
+
+    def array(self, number: int) -> Observed:
+        """The observed value that holds array `number`."""
+        name, field, *others = bytes_tree(self._read_array(number).around)
+        fields = dict(others)
+        fields[field] = self._array(number)
+        observed: Observed = construct(name, fields)
+        return observed
+
+    def _array(self, number: int) -> np.ndarray:
+        known = self._arrays.get(number)
+        if known is not None:
+            return known
+        stored = self._read_array(number)
+        dtype = np.dtype(stored.dtype)
+        if stored.base < 0:
+            array = np.frombuffer(stored.data, dtype).reshape(stored.shape)
+        elif stored.base < number and len(stored.shape) == 2:
+            kept = self._array(stored.base)[:, : stored.kept]
+            rest = np.frombuffer(stored.data, dtype).reshape(stored.shape[0], -1)
+            array = np.concatenate([kept, rest], axis=1).reshape(stored.shape)
+        else:
+            raise RecordError(f"array {number} continues one that is not before it: damaged")
+        self._arrays[number] = array
+        return array
+
+    def event(self, index: int) -> Event:
+        """Event `index` of this chunk as it was recorded."""
+        block = self._block_of[int(self.shape_numbers[index])]
+        column = block.matrix[:, int(np.searchsorted(block.events, index))]
+        values = {
+            key: self.cell(cls, number)
+            for key, cls, number in zip(
+                block.shape.keys, block.classes.tolist(), column.tolist(), strict=True
+            )
+        }
+        extra = int(self._extras[index])
+        more: Mapping[str, Any] = self.value(extra - 1) if extra else {}
+        return Event(block.shape.point, int(self.steps[index]), values, **more)
+
+    def cell(self, cls: int, number: int) -> Observed:
+        """What an integer of class `cls` stands for."""
+        if cls == VALUE:
+            observed: Observed = self.value(number)
+            return observed
+        return self.array(number) if cls == ARRAY else number

@@ -10,6 +10,7 @@ from typing import Any
 
 from reports.model import Fact
 from shadow.commands import options
+from shadow.commands.sides import add_side_options, setups
 
 EXAMPLES = """examples:
   shadow compare --legacy . --candidate ../ported --requests requests.jsonl --model tiny --page-size 16
@@ -27,35 +28,7 @@ def add_parser(commands: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    named = "a folder that holds batchgen/, a worker file, or a git revision"
-    compare.add_argument("--legacy", required=True, metavar="TREE", help=named)
-    compare.add_argument("--candidate", required=True, metavar="TREE", help=named)
-    compare.add_argument(
-        "--requests",
-        required=True,
-        type=options.file,
-        nargs="+",
-        metavar="FILE",
-        help="OpenAI batch format; several run back to back on the same live workers",
-    )
-    for side in ("legacy", "candidate"):
-        compare.add_argument(
-            f"--{side}-env",
-            type=options.assignment,
-            action="append",
-            default=[],
-            metavar="NAME=VALUE",
-            help=f"environment of the {side} side (a gate's mode, say); repeatable",
-        )
-    compare.add_argument(
-        "--mutant", metavar="NAME", help="plant this fault in the candidate (see `shadow mutants --list`)"
-    )
-    compare.add_argument(
-        "--mutants", metavar="FILE", help="where --mutant is defined (default: the catalogue)"
-    )
-    compare.add_argument("--structural", action="store_true", help="integers only: no KV content, no logits")
-    options.add_engine_options(compare)
-    options.add_run_options(compare)
+    add_side_options(compare)
     options.add_report_options(compare)
     compare.set_defaults(run=run)
 
@@ -77,26 +50,9 @@ def _compare(arguments: argparse.Namespace, legacy: Path, candidate: Path) -> in
 
     from shadow.commands.deliver import deliver
     from shadow.compare import compare_and_report
-    from shadow.messages import Setup
-    from shadow.mutants.registry import CATALOGUE
     from shadow.verdict import Exit
 
-    engine = options.engine_options(arguments)
-    batches = tuple(map(str, arguments.requests))
-    threads = options.threads(arguments)
-    mutant = (arguments.mutants or CATALOGUE, arguments.mutant) if arguments.mutant else None
-    control, subject = (
-        Setup(
-            str(tree),
-            batches,
-            threads,
-            engine,
-            dict(environment),
-            mutant=mutant if tree is candidate else None,
-            structural=arguments.structural,
-        )
-        for tree, environment in ((legacy, arguments.legacy_env), (candidate, arguments.candidate_env))
-    )
+    control, subject = setups(arguments, legacy, candidate)
     started = time.monotonic()
     with Console(stderr=True).status("starting both sides …") as status:
 
@@ -111,7 +67,7 @@ def _compare(arguments: argparse.Namespace, legacy: Path, candidate: Path) -> in
             timeout=arguments.timeout,
             on_step=on_step,
             names=(arguments.legacy, arguments.candidate),
-            facts=tuple(Fact(name, str(value)) for name, value in engine.items()),
+            facts=tuple(Fact(name, str(value)) for name, value in control.options.items()),
         )
     failed = report.verdict.exit_code == Exit.HARNESS
     return deliver(report, arguments, first="What went wrong" if failed else "First divergence")

@@ -80,13 +80,12 @@ def _fix(refusal: Refusal) -> str:
 
 def _splits(plan: ClassPlan, trial: Trial) -> Iterator[Step]:
     """Methods that are longer than a slice may be."""
-    budget = plan.wanted.budget
     for name in trial.candidate.cluster.names:
-        lines = plan.graph.nodes[name].lines
-        if lines > budget:
-            command = f"migrate split {plan.graph.source.path} {name} --class {plan.graph.shape.name}"
-            text = f"MG536 {name} has {lines} lines, the budget is {budget}: {command} --budget {budget}"
-            yield Step(f"split {name}", "split", text, ())
+        if (found := plan.splits.get(name)) is not None:
+            text = (
+                f"MG536 {name} has {found.lines} lines, the budget is {plan.wanted.budget}: {found.command}"
+            )
+            yield Step(f"split {name}", "split", f"{text} ({found.verdict})", ())
 
 
 def tree_lines(found: Sequence[Step]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from migration.code.tree import Tree
 from migration.errors import MigrationError
@@ -17,6 +17,7 @@ from migration.seams.interface import cluster
 from migration.seams.mentions import mentions
 from migration.seams.proposal import Candidate, Proposer, letters
 from migration.seams.search import find_seams
+from migration.seams.splitting import Splitting, splittings
 from migration.seams.trial import Trial, try_out
 from migration.seams.words import common_name, title_name
 from migration.survey.delegates import is_delegate
@@ -40,7 +41,8 @@ class Wanted:
 @dataclass(frozen=True)
 class ClassPlan:
     """`trials` in the order of their rank, which begins at `first`. `named_in` are the files that name a
-    moved method outside the class. `order` are indices of trials, those first that the others call."""
+    moved method outside the class. `order` are indices of trials, those first that the others call.
+    `splits` has the methods that are longer than the budget, by name."""
 
     graph: ClassGraph
     wanted: Wanted
@@ -48,6 +50,7 @@ class ClassPlan:
     named_in: Mapping[str, tuple[str, ...]]
     order: tuple[int, ...]
     first: int = 1
+    splits: Mapping[str, Splitting] = field(default_factory=dict)
 
     def stubs_needed(self, trial: Trial) -> tuple[str, ...]:
         """Methods of a slice that somebody outside the slice may call."""
@@ -124,7 +127,8 @@ def try_all(
         trials.append(try_out(candidate, graph, tree))
     progress(len(found), "who calls the moved methods")
     names = {name for candidate in found for name in candidate.cluster.names}
-    plan = ClassPlan(graph, wanted, tuple(trials), mentions(tree, graph, names), (), first)
+    splits = splittings(graph, tree, found, wanted.budget)
+    plan = ClassPlan(graph, wanted, tuple(trials), mentions(tree, graph, names), (), first, splits)
     return dataclasses.replace(plan, order=_order(plan))
 
 

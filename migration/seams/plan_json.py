@@ -9,6 +9,7 @@ from typing import Any
 from migration.errors import Refusal
 from migration.seams.mikado import steps
 from migration.seams.plan import ClassPlan
+from migration.seams.splitting import Splitting
 from migration.seams.trial import Trial
 from migration.seams.write import planned_text
 
@@ -28,6 +29,7 @@ def plan_json(plan: ClassPlan) -> dict[str, Any]:
         "lines": graph.lines(graph.nodes),
         "slices": [_slice(plan, trial) for trial in plan.trials],
         "order": [plan.trials[index].candidate.name for index in plan.order],
+        "splits": [_split(found) for found in plan.splits.values()],
         "steps": [dataclasses.asdict(step) for step in steps(plan)],
     }
 
@@ -65,6 +67,16 @@ def _slice(plan: ClassPlan, trial: Trial) -> dict[str, Any]:
         "lazy": list(trial.lazy),
         "diff": [dataclasses.asdict(file) for file in trial.diff],
         "recipe": planned_text(plan, trial),
+    }
+
+
+def _split(found: Splitting) -> dict[str, Any]:
+    return {
+        "method": found.method,
+        "lines": found.lines,
+        "command": found.command,
+        "pieces": found.pieces,
+        "refusals": _refusals(found.refusals),
     }
 
 

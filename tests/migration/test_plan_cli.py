@@ -276,9 +276,56 @@ def test_a_section_over_the_budget_waits_for_its_parts_and_long_methods_for_a_sp
     by_key = {step.key: step for step in found}
     assert set(by_key["slice pages"].needs) >= {"slice pages_a", "slice pages_b", "split take_pages"}
     assert (
-        "migrate split app/worker.py take_pages --class Worker --budget 7" in by_key["split take_pages"].text
+        "migrate split app/worker.py take_pages --class Worker --budget 10" in by_key["split take_pages"].text
     )
     assert by_key["goal"].text == "pages taken out of Worker"
+
+
+def _long(name: str, line: str) -> str:
+    body = "".join(f"        {line.format(n)}\n" for n in range(30))
+    return f"    def {name}(self):\n{body}        return self.done\n\n"
+
+
+LONG = WORKER.replace(
+    "    # ============ Sampling",
+    _long("drain", "self.done += {}")
+    + _long("feed", "yield {}")
+    + '    def told(self):\n        """\n'
+    + "        Said.\n" * 30
+    + '        """\n        return self.done\n\n    # ============ Sampling',
+    1,
+)
+
+
+def test_a_method_over_the_budget_is_split_in_memory_and_the_plan_says_what_came_of_it():
+    plan = planned(LONG, Wanted(methods=("drain", "feed", "told", "count_pages"), budget=20))
+    said = {step.key: step.text for step in steps(plan) if step.kind == "split"}
+    head = "migrate split app/worker.py {} --class Worker --budget 20 ({})"
+    assert set(said) == {"split drain", "split feed", "split told"}
+    assert said["split drain"].endswith(head.format("drain", "splits into 2 pieces"))
+    refused = "refused: MG508 32 of its lines would stay, and the budget is 20; --budget 32 can be met"
+    assert said["split feed"].endswith(head.format("feed", refused))
+    short = "no more than 20 lines without docstring and comments: raise --budget"
+    assert said["split told"].endswith(head.format("told", short))
+
+
+def test_json_has_what_a_split_would_make(root: Path, plan: Migrate):
+    (root / "app/worker.py").write_text(LONG)
+    found = json.loads(plan("--methods", "drain,feed", "--budget", "20", "--json").stdout)["splits"]
+    assert [(one["method"], one["pieces"]) for one in found] == [("drain", 2), ("feed", 0)]
+    assert found[0]["refusals"] == [] and found[0]["lines"] == 32
+    assert found[1]["refusals"][0]["code"] == "MG508"
+    assert found[0]["command"] == "migrate split app/worker.py drain --class Worker --budget 20"
+    assert (root / "app/worker.py").read_text() == LONG, "nothing is written"
+    made = plan("--methods", "drain,feed", "--json")
+    assert json.loads(made.stdout)["splits"] == []
+
+
+def test_the_split_that_the_plan_names_gives_as_many_pieces(root: Path, migrate: Migrate, plan: Migrate):
+    (root / "app/worker.py").write_text(LONG)
+    (found,) = json.loads(plan("--methods", "drain", "--budget", "20", "--json").stdout)["splits"]
+    made = migrate(*found["command"].split()[1:], "--json", "--allow-dirty")
+    assert (made.returncode, 1 + len(json.loads(made.stdout)["helpers"])) == (0, found["pieces"])
 
 
 def test_a_slice_waits_for_those_that_it_calls():

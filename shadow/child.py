@@ -10,8 +10,8 @@ import importlib
 import random
 import sys
 import traceback
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ class Link:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.fired: int | None = None  # the step at which a planted fault struck first
 
     def setup(self) -> Setup:
         message = self._connection.recv()
@@ -66,10 +67,12 @@ def read_requests(worker: Any, path: str, order: int | None) -> tuple[list[Any],
     return ready, len(errors) + len(prepared) - len(ready)
 
 
-def planted(setup: Setup, worker: Any, observer: Observer) -> AbstractContextManager[None]:
-    """The fault that this side is to have. HarnessError where it is not to be found."""
+@contextmanager
+def planted(setup: Setup, worker: Any, observer: Observer, link: Link) -> Iterator[None]:
+    """The fault that this side is to have. HarnessError where it is not to be found, or cannot be planted."""
     if setup.mutant is None:
-        return nullcontext()
+        yield
+        return
     source, name = setup.mutant
     try:
         found = load(source)
@@ -80,10 +83,17 @@ def planted(setup: Setup, worker: Any, observer: Observer) -> AbstractContextMan
 
     def fired() -> None:
         if observer.fired is None:
-            observer.fired = observer.steps
+            observer.fired = link.fired = observer.steps
 
     modules = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "batchgen"}
-    return found[name].plant(Plant(worker, lambda: observer.steps, fired, modules))
+    plant = Plant(worker, lambda: observer.steps, fired, modules)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(found[name].plant(plant))
+        except Exception as error:
+            why = f"mutant {name} cannot be planted: {type(error).__name__}: {error}"
+            raise HarnessError(why) from error
+        yield
 
 
 def run(setup: Setup, link: Link) -> None:
@@ -112,12 +122,13 @@ def run(setup: Setup, link: Link) -> None:
             unobservable=observer.unobservable,
         )
     )
-    with planted(setup, worker, observer):
+    with planted(setup, worker, observer, link):
         for requests, _ in batches:
             observer.finish(worker.generate(requests))
     check_origin(tree)
     worker.close()
-    link.send(Done(observer.steps, observer.forward_seconds, observer.observe_seconds, observer.wait_seconds))
+    seconds = (observer.forward_seconds, observer.observe_seconds, observer.wait_seconds)
+    link.send(Done(observer.steps, *seconds, link.fired))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -129,6 +140,6 @@ def main(arguments: Sequence[str]) -> int:
         return 1  # the comparing process is gone or has seen enough
     except Exception as error:
         harness = isinstance(error, HarnessError)
-        link.send(Failed(type(error).__name__, str(error), traceback.format_exc(), harness))
+        link.send(Failed(type(error).__name__, str(error), traceback.format_exc(), harness, link.fired))
         return 1
     return 0

@@ -139,6 +139,8 @@ def run_lockstep(
         trouble = _trouble(control, ours, is_control=True) or _trouble(candidate, theirs, is_control=False)
         if trouble is not None:
             return Outcome(hello, trouble=trouble)
+        if isinstance(theirs, Failed | Done) and tally.fired is None:
+            tally.fired = theirs.fired
         if isinstance(theirs, Failed | Lost):
             run.differ(Kind.OUTCOME, "outcome", _outcome(ours), _outcome(theirs))
             text = theirs.traceback if isinstance(theirs, Failed) else theirs.stderr

@@ -47,12 +47,16 @@ class Hello:
 
 @dataclass(frozen=True)
 class Failed:
-    """The side raised. `harness`: not the subject's doing (no hook to observe, a foreign module, ...)."""
+    """The side raised. `harness`: not the subject's doing (no hook to observe, a foreign module, ...).
+
+    `fired`: the step at which a planted fault struck first, if it had: no event may have told of it.
+    """
 
     type_name: str
     message: str
     traceback: str
     harness: bool
+    fired: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class Done:
     forward_seconds: float
     observe_seconds: float
     wait_seconds: float
+    fired: int | None = None
 
 
 @dataclass(frozen=True)

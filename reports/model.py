@@ -1,9 +1,11 @@
-"""The report model: what a run found, as frozen values. Text only; renderers decide how it looks."""
+"""The report model: what a run found, as frozen values. Text and numbers only; renderers decide how it looks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+from reports.pictures import Picture
 
 
 class Status(StrEnum):
@@ -89,6 +91,7 @@ class Report:
     findings: tuple[Finding, ...] = ()
     total_findings: int = 0
     tables: tuple[Table, ...] = ()
+    pictures: tuple[Picture, ...] = ()
     seconds: float = 0.0
     sides: tuple[str, str] = ("expected", "actual")
 

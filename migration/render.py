@@ -90,7 +90,9 @@ def verdicts(rows: Sequence[Mapping[str, Any]]) -> None:
             console.print(f"  {renames or 'no use of self'}", soft_wrap=True, highlight=False)
             for before, after, count in row["declared"]:
                 line(f"  declared: {before} became {after} {count}x")
-            console.print(f"  the original was restored: {row['original']}", soft_wrap=True, highlight=False)
+            line(f"  the original was restored: {row['original']}")
+            for remark in row["remarks"]:
+                line(f"  beside the proof: {remark}")
         for reason in row["reasons"]:
             console.print(f"  MG208 {escape(reason)}", soft_wrap=True, highlight=False)
 

@@ -13,7 +13,7 @@ def configure(commands: Commands) -> None:
         "verify",
         help="check the tree against the proof files of its slices",
         description="Restore the original from the two files, check its digest and make the whole proof again. "
-        "Fails when either file was edited since.",
+        "Fails when either file, or an adapter that came with them, was edited since.",
         epilog="examples:\n  migrate verify\n  migrate verify kv --base origin/main",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -64,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "declared": verdict.proof.proof.declared,
                 "reasons": reasons,
                 "original": origin,
+                "remarks": verdict.remarks if isinstance(verdict, Verified) else (),
             }
         )
     if arguments.json:

@@ -52,8 +52,8 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {
         past="This is a fault of migrate: please report it.",
     ),
     "MG208": Explanation(
-        what="The files are not those that the proof was written for: the class or the handler was edited "
-        "since, or the original that they restore has another digest.",
+        what="The files are not those that the proof was written for: the class, the handler or an adapter was "
+        "edited since, or the original that they restore has another digest.",
         why="The proof says of these bytes, and of no others, that nothing changed in the move.",
         past="Take the edit back, and make it again in a commit after the slice has landed; or fold the slice "
         "back (`migrate inline`), edit the class and cut again.",

@@ -36,7 +36,8 @@ SUFFIX = ".proof.json"
 class ProofFile:
     """`phase` is cut, port, gate or cleanup. `before` and `after` are SHA-256 of the class's file, `handler`
     that of the handler module; `created` are package files that the phase added; `dropped` are delegates
-    that cleanup removed, `delegates` the hunks that put them back."""
+    that cleanup removed, `delegates` the hunks that put them back. `generated` are the adapters and fakes as
+    they were written: (path, SHA-256)."""
 
     phase: str
     recipe: Recipe
@@ -48,6 +49,7 @@ class ProofFile:
     inverse: Inverse
     dropped: tuple[str, ...] = ()
     delegates: tuple[Hunk, ...] = ()
+    generated: tuple[tuple[str, str], ...] = ()
 
     @property
     def path(self) -> str:
@@ -82,6 +84,7 @@ def record(plan: CutPlan) -> ProofFile:
         _created(plan),
         plan.proof,
         _inverse(plan),
+        generated=_generated(plan),
     )
 
 
@@ -92,7 +95,15 @@ def record_port(plan: PortPlan, tree: Tree) -> ProofFile:
     own = digest(worker)
     recipe = plan.cut.recipe
     return ProofFile(
-        "port", recipe, own, own, digest(handler), _created(plan.cut), plan.cut.proof, _NO_INVERSE
+        "port",
+        recipe,
+        own,
+        own,
+        digest(handler),
+        _created(plan.cut),
+        plan.cut.proof,
+        _NO_INVERSE,
+        generated=_generated(plan.cut),
     )
 
 
@@ -101,7 +112,17 @@ def record_gate(plan: GatePlan, tree: Tree) -> ProofFile:
     handler = tree.read(plan.recipe.target_file)
     assert worker.before is not None and worker.after is not None and handler is not None
     before, after = digest(worker.before), digest(worker.after)
-    return ProofFile("gate", plan.recipe, before, after, digest(handler), (), plan.cut.proof, _NO_INVERSE)
+    return ProofFile(
+        "gate",
+        plan.recipe,
+        before,
+        after,
+        digest(handler),
+        (),
+        plan.cut.proof,
+        _NO_INVERSE,
+        generated=_generated(plan.cut),
+    )
 
 
 def record_cleanup(plan: CleanupPlan, tree: Tree) -> ProofFile:
@@ -120,6 +141,7 @@ def record_cleanup(plan: CleanupPlan, tree: Tree) -> ProofFile:
         _inverse(plan.cut),
         plan.dropped,
         difference(text_lines(worker.after), text_lines(cut)),
+        _generated(plan.cut),
     )
 
 
@@ -129,6 +151,12 @@ _NO_INVERSE = Inverse({}, "", {}, ())
 def _created(plan: CutPlan) -> tuple[str, ...]:
     paths = (change.path for change in plan.changes)
     return tuple(path for path in paths if path not in (plan.recipe.source_file, plan.recipe.target_file))
+
+
+def _generated(plan: CutPlan) -> tuple[tuple[str, str], ...]:
+    """What stands beside the handler, as this cut writes it: not as somebody may have edited it by now."""
+    after = {change.path: change.after for change in plan.changes}
+    return tuple((path, digest(after[path] or b"")) for path in plan.recipe.generated)
 
 
 def _inverse(plan: CutPlan) -> Inverse:
@@ -199,6 +227,7 @@ def loads(data: bytes, where: str) -> ProofFile:
             ),
             tuple(body["dropped"]),
             tuple(map(_hunk, body["delegates"])),
+            tuple((path, known) for path, known in body.get("generated", ())),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise MigrationError("MG110", f"{where}: not a proof file: {error!r}") from error

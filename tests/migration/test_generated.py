@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from migration.cli import main
 from migration.code.tree import DiskTree, OverlayTree, Tree
 from migration.errors import MigrationError
 from migration.inverse.inline import InlinePlan, plan_inline
 from migration.move.cut import CutPlan, CutRefused, plan_cut
-from migration.proofs.record import record
+from migration.phases.cleanup import CleanupPlan, plan_cleanup
+from migration.phases.gate import GatePlan, plan_gate
+from migration.phases.port import PortPlan, plan_port
+from migration.proofs.record import ProofFile, dumps, loads, record, record_cleanup, record_gate, record_port
+from migration.proofs.verify import Broken, Verified, verify
 from migration.recipe import AdapterEntry
 
 from .golden_cases import GOLDEN, cut, recipe_of
@@ -117,6 +125,98 @@ class GpuKvBackend(Protocol):
     assert isinstance(outcome, CutPlan), outcome
     (adapter,) = (c.after for c in outcome.changes if c.path == "app/b.py")
     assert adapter is not None and b"from app.protocols import GpuKvBackend" in adapter
+
+
+PHASES = (
+    (plan_port, record_port, PortPlan),
+    (plan_gate, record_gate, GatePlan),
+    (plan_cleanup, record_cleanup, CleanupPlan),
+)
+
+
+def landed() -> list[tuple[str, Tree, ProofFile]]:
+    """The tree and the proof file, written and read, after the one-step cut and after each of three phases."""
+    plan = cut("generated")
+    assert isinstance(plan, CutPlan)
+    found: list[tuple[str, Tree, ProofFile]] = [
+        ("cut", OverlayTree(BEFORE, {c.path: c.after for c in plan.changes}), loads(dumps(record(plan)), "x"))
+    ]
+    tree: Tree = BEFORE
+    for phase, note, kind in PHASES:
+        outcome = phase(RECIPE, tree)  # type: ignore[operator]
+        assert isinstance(outcome, kind), outcome
+        proof = loads(dumps(note(outcome, tree)), "x")  # type: ignore[operator]
+        tree = OverlayTree(tree, {c.path: c.after for c in outcome.changes})
+        found.append((proof.phase, tree, proof))
+    return found
+
+
+LANDED = landed()
+
+
+@pytest.mark.parametrize(("phase", "tree", "proof"), LANDED, ids=[phase for phase, *_ in LANDED])
+def test_verify_fails_for_an_adapter_and_remarks_on_a_fake_that_is_not_as_it_was_written(
+    phase: str, tree: Tree, proof: ProofFile
+):
+    (adapter,) = {entry.file for entry in RECIPE.adapters}
+    assert [path for path, _ in proof.generated] == [adapter, RECIPE.fakes]
+    (verdict,) = verify(tree, [proof])
+    assert isinstance(verdict, Verified) and verdict.remarks == ()
+    for change, said in (({adapter: None}, "is missing"), ({adapter: b"#"}, "was edited after the proof")):
+        (verdict,) = verify(OverlayTree(tree, change), [proof])  # type: ignore[arg-type]
+        assert isinstance(verdict, Broken) and verdict.reasons == (f"{adapter} {said}",)
+    for change, said in (
+        ({RECIPE.fakes: None}, "is missing"),
+        ({RECIPE.fakes: b"#"}, "was edited after the proof"),
+    ):
+        (verdict,) = verify(OverlayTree(tree, change), [proof])  # type: ignore[arg-type]
+        assert isinstance(verdict, Verified) and verdict.remarks == (f"{RECIPE.fakes} {said}",)
+
+
+def test_an_adapter_and_the_handler_edited_together_are_both_named():
+    _, tree, proof = LANDED[0]
+    (adapter,) = {entry.file for entry in RECIPE.adapters}
+    handler = tree.read(RECIPE.target_file)
+    assert handler is not None
+    changes = {adapter: b"#", RECIPE.target_file: handler + b"\n# more\n"}
+    (verdict,) = verify(OverlayTree(tree, changes), [proof])
+    assert isinstance(verdict, Broken)
+    assert verdict.reasons[:2] == tuple(
+        f"{path} was edited after the proof" for path in (RECIPE.target_file, adapter)
+    )
+
+
+def test_a_proof_file_from_before_there_were_digests_of_these_files_is_still_read():
+    _, tree, proof = LANDED[0]
+    body = json.loads(dumps(proof))
+    del body["generated"]
+    (verdict,) = verify(tree, [loads(json.dumps(body).encode(), "x")])
+    assert isinstance(verdict, Verified)
+
+
+def test_verify_prints_the_remark_and_the_broken_adapter(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for path in BEFORE.python_files():
+        data = BEFORE.read(path)
+        assert data is not None
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(data)
+    shutil.copy(GOLDEN / "generated" / "before" / "types.json", tmp_path)
+    recipe = shutil.copy(GOLDEN / "generated" / "slice.toml", tmp_path)
+
+    def migrate(*arguments: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as exit_:
+            main([*arguments, "--repo", str(tmp_path)])
+        return int(exit_.value.code or 0), capsys.readouterr().out
+
+    assert migrate("port", str(recipe), "--cut", "--allow-dirty")[0] == 0
+    (tmp_path / RECIPE.fakes).write_text("# by hand\n")
+    code, said = migrate("verify")
+    assert code == 0 and f"  beside the proof: {RECIPE.fakes} was edited after the proof\n" in said
+    assert json.loads(migrate("verify", "--json")[1])["proofs"][0]["remarks"]
+    (adapter,) = {entry.file for entry in RECIPE.adapters}
+    (tmp_path / adapter).unlink()
+    code, said = migrate("verify")
+    assert code == 2 and f"MG208 {adapter} is missing" in said
 
 
 def test_inline_takes_away_what_the_cut_brought_but_no_file_that_was_edited():

@@ -11,7 +11,22 @@ from enum import StrEnum
 import numpy as np
 
 from shadow.numerics import RowScore, score_row
-from shadow.observation import Digests, Event, Key, Kind, Observed, Pages, Point, Row, Rows, Violation
+from shadow.observation import (
+    Call,
+    Calls,
+    Digests,
+    Event,
+    Key,
+    Kind,
+    Observed,
+    Pages,
+    Point,
+    Row,
+    Rows,
+    Severity,
+    Violation,
+    severity,
+)
 from shadow.pairing import SAME, Pairing, Renaming
 from shadow.plain import Opaque, Plain, Record
 
@@ -42,6 +57,7 @@ class Mismatch:
     candidate: str
     score: RowScore | None = None
     detail: str = ""
+    severity: Severity = Severity.LIVE
 
 
 @dataclass(frozen=True)
@@ -54,7 +70,7 @@ class Comparison:
 
 
 _ABSENT = "(absent)"
-_SHAPED = Row | Digests | Pages | Rows
+_SHAPED = Row | Digests | Pages | Rows | Calls
 _Leaf = tuple[str, Nature, str, str]
 
 
@@ -177,6 +193,7 @@ class _EventDiff:
         layer: int | None = None,
         score: RowScore | None = None,
         detail: str = "",
+        how_bad: Severity | None = None,
     ) -> None:
         name = key.field if field is None else field
         self.mismatches.append(
@@ -186,12 +203,13 @@ class _EventDiff:
                 self.point,
                 self.step,
                 key.sequence,
-                layer,
+                key.layer if layer is None else layer,
                 name,
                 legacy,
                 candidate,
                 score,
                 detail,
+                severity(key.kind) if how_bad is None else how_bad,
             )
         )
 
@@ -207,6 +225,8 @@ class _EventDiff:
             if self.pairing.rows_reordered:
                 ours, theirs = tuple(sorted(ours)), tuple(sorted(theirs))
             self._plain(key, ours, theirs)
+        elif isinstance(legacy, Calls) and isinstance(candidate, Calls):
+            self._calls(key, legacy.calls, candidate.calls)
         elif isinstance(legacy, _SHAPED) or isinstance(candidate, _SHAPED):
             self.compared[key.kind] += 1
             self.add(key, Nature.TYPE, type(legacy).__name__, type(candidate).__name__)
@@ -220,7 +240,38 @@ class _EventDiff:
         for field, nature, ours, theirs in leaves:
             self.add(key, nature, ours, theirs, field=field)
 
+    def _calls(self, key: Key, legacy: tuple[Call, ...], candidate: tuple[Call, ...]) -> None:
+        """The first call that differs: what follows it differs as well."""
+        if self.pairing.rows_reordered:
+            legacy, candidate = _in_any_order(legacy), _in_any_order(candidate)
+        self.compared[key.kind] += max(1, len(legacy))
+        if legacy == candidate:
+            return
+        pairs = zip(legacy, candidate, strict=False)
+        first = next((i for i, pair in enumerate(pairs) if pair[0] != pair[1]), None)
+        at = min(len(legacy), len(candidate)) if first is None else first
+        ours, theirs = (
+            legacy[at] if at < len(legacy) else None,
+            candidate[at] if at < len(candidate) else None,
+        )
+        nature = Nature.VALUE
+        if Counter(legacy) == Counter(candidate):
+            nature = Nature.ORDER
+        elif theirs is None or (ours is not None and legacy[at + 1 : at + 2] == (theirs,)):
+            nature = Nature.MISSING
+        elif ours is None or candidate[at + 1 : at + 2] == (ours,):
+            nature = Nature.EXTRA
+        sequence = key.sequence or _differing_sequence(ours, theirs)
+        named = Key(key.kind, sequence, f"{key.field}[{at}]")
+        self.add(named, nature, _said(ours), _said(theirs))
+
     def _pages(self, key: Key, legacy: Pages, candidate: Pages) -> None:
+        if legacy.ids == candidate.ids and not self.pairing.pages_renamed:
+            self.compared[key.kind] += max(1, len(legacy.ids))
+            return
+        if self.pairing.pages_renamed and not legacy.owned:
+            self._plain(key, len(legacy.ids), len(candidate.ids))
+            return
         if not self.pairing.pages_renamed or len(legacy.ids) != len(candidate.ids):
             self._plain(key, legacy.ids, candidate.ids)
             return
@@ -253,6 +304,23 @@ class _EventDiff:
             self.add(key, Nature.VALUE, ours, theirs, field=field, layer=layer, detail=detail)
 
 
+def _in_any_order(calls: tuple[Call, ...]) -> tuple[Call, ...]:
+    return tuple(sorted((Call(c.name, tuple(sorted(c.items, key=repr)), c.detail) for c in calls), key=str))
+
+
+def _said(call: Call | None) -> str:
+    return _ABSENT if call is None else str(call)
+
+
+def _differing_sequence(ours: Call | None, theirs: Call | None) -> str | None:
+    """The first sequence of which the two calls say something different, where that can be told."""
+    mine, others = (dict(call.items) if call is not None else {} for call in (ours, theirs))
+    for label in [*mine, *others]:
+        if (label in mine, mine.get(label)) != (label in others, others.get(label)):
+            return label
+    return None
+
+
 def _present(value: Observed) -> str:
     match value:
         case Row() | Digests():
@@ -261,6 +329,8 @@ def _present(value: Observed) -> str:
             return _short(value.ids)
         case Rows():
             return _short(value.labels)
+        case Calls():
+            return f"{len(value.calls)} calls"
     return _short(value)
 
 
@@ -275,7 +345,7 @@ def _violated(diff: _EventDiff, legacy: Event, candidate: Event) -> None:
             texts = ("(holds)", violation.message) if side else (violation.message, "(holds)")
             if _same_place(violation, (candidate.violations, legacy.violations)[side]):
                 texts = (violation.message, violation.message)
-            diff.add(key, Nature.VIOLATED, *texts, layer=violation.layer)
+            diff.add(key, Nature.VIOLATED, *texts, layer=violation.layer, how_bad=violation.severity)
 
 
 def _same_place(violation: Violation, others: tuple[Violation, ...]) -> bool:

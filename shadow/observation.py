@@ -22,10 +22,20 @@ class Kind(StrEnum):
 
     INVARIANT = "invariant"  # what must hold on either side alone
     SCHEDULE = "schedule"  # which point comes next
+    EFFECTS = "effects"  # calls of pools, host views and collectives since the last event, in order
+    LAUNCH = "launch"  # how a decode forward was started: eagerly, or which bucket, and why
+    BINDING = "binding"  # what was bound on the attention wrapper when a forward began
     SEQUENCE = "sequence"  # fields of a sequence: status, lengths, page counts, ...
     PAGE_TABLE = "page_table"  # live prefix of the table row, kv_len, row order, page counts of the pools
+    FREE_LIST = "free_list"  # free pages, in the order in which they will be given
+    HYGIENE = "hygiene"  # what nobody reads: tails of table rows, rows beyond the batch
+    PLAN = "plan"  # integers of the attention plan: what each row reads and where it writes
+    HOST_KV = "host_kv"  # content of the host pages that positions [0, context - 1) lie in
     KV = "kv"  # content of the live pages
-    BOUNDARY = "boundary"  # the decisions of rank 0 at a page boundary
+    WRITE_SET = "write_set"  # which places of the pools a forward has changed
+    PENDING = "pending"  # what was collected for the host, and copies under way
+    LAYER = "layer"  # output of a layer, on demand
+    BOUNDARY = "boundary"  # what rank 0 decides from, and its decisions, at a page boundary
     LOGITS = "logits"
     TOKENS = "tokens"
     RESULT = "result"  # what the caller of generate() gets
@@ -47,11 +57,30 @@ class Point(StrEnum):
         return self in (Point.PREFILL, Point.DECODE)
 
 
+class Severity(StrEnum):
+    """How bad a difference is now. Hygiene alone makes no divergence, unless asked for."""
+
+    LIVE = "live"  # the step computes with it
+    LATENT = "latent"  # wrong, and not read yet
+    HYGIENE = "hygiene"  # nobody reads it
+
+
+LATENT = frozenset((Kind.FREE_LIST, Kind.HOST_KV, Kind.WRITE_SET, Kind.PENDING))
+"""Kinds of which a difference is seen before it can be read."""
+
+
+def severity(kind: Kind) -> Severity:
+    if kind is Kind.HYGIENE:
+        return Severity.HYGIENE
+    return Severity.LATENT if kind in LATENT else Severity.LIVE
+
+
 @dataclass(frozen=True)
 class Key:
     kind: Kind
     sequence: str | None
     field: str
+    layer: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +105,14 @@ class Digests:
 
 @dataclass(frozen=True)
 class Pages:
-    """Page ids of one pool, in order. On sides that may number pages differently, equal up to a renaming."""
+    """Page ids of one pool, in order. On sides that may number pages differently, equal up to a renaming.
+
+    `owned` False: pages that are nobody's. On such sides only their number counts.
+    """
 
     pool: str
     ids: tuple[int, ...]
+    owned: bool = True
 
 
 @dataclass(frozen=True)
@@ -89,7 +122,27 @@ class Rows:
     labels: tuple[str, ...]
 
 
-Observed = Plain | Row | Digests | Pages | Rows
+@dataclass(frozen=True)
+class Call:
+    """One effect: `items` are the sequences it names, each with its number (tokens, pages, a position)."""
+
+    name: str
+    items: tuple[tuple[str, int | None], ...] = ()
+    detail: str = ""
+
+    def __str__(self) -> str:
+        named = [label if number is None else f"{label}: {number}" for label, number in self.items]
+        return f"{self.name}({', '.join([*named, self.detail] if self.detail else named)})"
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Effects in the order in which they happened. Of two that differ, the first difference is the finding."""
+
+    calls: tuple[Call, ...]
+
+
+Observed = Plain | Row | Digests | Pages | Rows | Calls
 
 
 @dataclass(frozen=True)
@@ -100,6 +153,7 @@ class Violation:
     message: str
     sequence: str | None = None
     layer: int | None = None
+    severity: Severity = Severity.LIVE
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,13 +6,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from shadow.diff import Comparison, Mismatch
-from shadow.observation import Kind, Point
+from shadow.observation import Kind, Point, Severity
 
 KEPT = 50
 
 
 @dataclass
 class Tally:
+    """`strict_hygiene`: findings of the lowest severity count as any other."""
+
     compared: Counter[Kind] = field(default_factory=Counter)
     differing: Counter[Kind] = field(default_factory=Counter)
     points: Counter[Point] = field(default_factory=Counter)
@@ -23,6 +25,8 @@ class Tally:
     required: frozenset[Kind] = frozenset(Kind)
     fired: int | None = None
     checked: Counter[str] = field(default_factory=Counter)
+    strict_hygiene: bool = False
+    hygiene: Counter[Kind] = field(default_factory=Counter)  # differing values that nobody reads
 
     def add(self, point: Point, comparison: Comparison) -> None:
         """One pair of events that were at the same point."""
@@ -35,16 +39,30 @@ class Tally:
 
     def find(self, mismatch: Mismatch) -> None:
         self.differing[mismatch.kind] += 1
+        self.hygiene[mismatch.kind] += mismatch.severity is Severity.HYGIENE
         self.first_of_kind.setdefault(mismatch.kind, mismatch)
+        if len(self.kept) >= KEPT and self.first is None and self.counts(mismatch):
+            self.kept.pop()  # hygiene that came earlier makes room for the first divergence
         if len(self.kept) < KEPT:
             self.kept.append(mismatch)
 
+    def counts(self, mismatch: Mismatch) -> bool:
+        """Whether this difference makes a divergence."""
+        return self.strict_hygiene or mismatch.severity is not Severity.HYGIENE
+
     @property
     def first(self) -> Mismatch | None:
-        return self.kept[0] if self.kept else None
+        """The first difference that makes a divergence."""
+        return next((mismatch for mismatch in self.kept if self.counts(mismatch)), None)
 
     @property
     def total(self) -> int:
+        """How many differing values make a divergence."""
+        return self.differences if self.strict_hygiene else self.differences - self.hygiene.total()
+
+    @property
+    def differences(self) -> int:
+        """All differing values, those that nobody reads included."""
         return self.differing.total()
 
     @property

@@ -9,7 +9,7 @@ from reports import Check, Fact, Finding, Level, Report, Status, Table, Verdict
 from shadow.diff import Mismatch, Nature
 from shadow.lockstep import Outcome
 from shadow.messages import Done
-from shadow.observation import Kind
+from shadow.observation import Kind, Severity
 from shadow.tally import Tally
 
 
@@ -49,7 +49,8 @@ def exit_code(tally: Tally, outcome: Outcome) -> Exit:
     return Exit.COVERAGE if tally.unseen else Exit.EQUAL
 
 
-def _where(mismatch: Mismatch) -> str:
+def where(mismatch: Mismatch) -> str:
+    """Coordinates in words: step, sequence, layer, field."""
     parts = [f"step {mismatch.step}"]
     if mismatch.sequence is not None:
         parts.append(f"sequence {mismatch.sequence}")
@@ -61,10 +62,20 @@ def _where(mismatch: Mismatch) -> str:
 _SUBJECT = {
     Kind.INVARIANT: "what must hold on either side alone",
     Kind.SCHEDULE: "the next thing to happen",
+    Kind.EFFECTS: "what was done since the last event",
+    Kind.LAUNCH: "how the forward was started",
+    Kind.BINDING: "what is bound on the attention wrapper as the forward begins",
     Kind.SEQUENCE: "a field of a sequence",
     Kind.PAGE_TABLE: "who owns which page, or how much of it is live,",
+    Kind.FREE_LIST: "the list of free pages",
+    Kind.HYGIENE: "what nobody reads",
+    Kind.PLAN: "what attention reads, or where it writes,",
+    Kind.HOST_KV: "the content of host KV pages",
     Kind.KV: "the content of live KV pages",
-    Kind.BOUNDARY: "what rank 0 decides",
+    Kind.WRITE_SET: "the set of places that the forward wrote",
+    Kind.PENDING: "what is on its way to the host",
+    Kind.LAYER: "the output of a layer",
+    Kind.BOUNDARY: "what rank 0 decides, or decides from,",
     Kind.LOGITS: "a row of logits",
     Kind.TOKENS: "a selected token",
     Kind.RESULT: "what generate() returned",
@@ -77,6 +88,8 @@ def _finding(mismatch: Mismatch) -> Finding:
     message = f"{_SUBJECT[mismatch.kind]} differs{nature} at {mismatch.point.value}"
     if mismatch.kind is Kind.INVARIANT:
         message = f"{_SUBJECT[mismatch.kind]} does not, at {mismatch.point.value}"
+    if mismatch.severity is not Severity.LIVE:
+        message += f" [{mismatch.severity.value}]"
     if mismatch.detail:
         message += f", {mismatch.detail}"
     score = mismatch.score
@@ -92,14 +105,16 @@ def _finding(mismatch: Mismatch) -> Finding:
         Fact("layer", "-" if mismatch.layer is None else str(mismatch.layer)),
         Fact("field", mismatch.field),
     )
-    return Finding(mismatch.kind.value, Level.ERROR, message, where, mismatch.legacy, mismatch.candidate)
+    level = Level.WARNING if mismatch.severity is Severity.HYGIENE else Level.ERROR
+    return Finding(mismatch.kind.value, level, message, where, mismatch.legacy, mismatch.candidate)
 
 
 def _check(kind: Kind, tally: Tally) -> Check:
     compared, differing = tally.compared[kind], tally.differing[kind]
     if differing:
-        detail = f"{differing:,} differ, the first at {_where(tally.first_of_kind[kind])}"
-        return Check(kind.value, Status.FAIL, compared, detail)
+        detail = f"{differing:,} differ, the first at {where(tally.first_of_kind[kind])}"
+        harmless = differing == tally.hygiene[kind] and not tally.strict_hygiene
+        return Check(kind.value, Status.PASS if harmless else Status.FAIL, compared, detail)
     if not compared:
         return Check(kind.value, Status.SHORT, 0, _HOW_TO_COVER.get(kind, "nothing was compared"))
     return Check(kind.value, Status.PASS, compared)
@@ -113,10 +128,11 @@ def _headline(code: Exit, tally: Tally, outcome: Outcome) -> str:
             return f"No verdict: {outcome.trouble.message}"
         case Exit.DIVERGENCE:
             assert tally.first is not None
-            return f"Diverged at {_where(tally.first)} ({tally.total:,} values differ)"
+            return f"Diverged at {where(tally.first)} ({tally.total:,} values differ)"
         case Exit.COVERAGE:
             return f"Coverage short: nothing compared of {', '.join(kind.value for kind in tally.unseen)}"
-    return f"Equal: {tally.compared.total():,} values over {steps} decode steps"
+    unread = f"; {tally.differences:,} that nobody reads differ" if tally.differences else ""
+    return f"Equal: {tally.compared.total():,} values over {steps} decode steps{unread}"
 
 
 def _timings(outcome: Outcome) -> tuple[Table, ...]:
@@ -168,8 +184,9 @@ def build_report(circumstances: Circumstances, tally: Tally, outcome: Outcome) -
         Exit.HARNESS: Status.ERROR,
         Exit.COVERAGE: Status.SHORT,
     }[code]
-    findings = [_finding(mismatch) for mismatch in tally.kept]
-    total = tally.total
+    first = sorted(tally.kept, key=lambda mismatch: not tally.counts(mismatch))
+    findings = [_finding(mismatch) for mismatch in first]
+    total = tally.differences
     if outcome.trouble is not None:
         message = outcome.trouble.message
         findings.insert(0, Finding("harness", Level.ERROR, message, hint=outcome.trouble.detail or None))

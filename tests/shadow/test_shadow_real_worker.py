@@ -13,7 +13,6 @@ import pytest
 from reports import Report, Status
 from shadow.compare import compare_trees
 from shadow.demo_fault import plant
-from shadow.observation import Kind
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,7 +53,8 @@ def test_the_ported_worker_equals_the_original_in_every_kind(
     report = compared(*trees, tmp_path, model)
     assert report.verdict.exit_code == 0, report
     assert "A/A" not in report.verdict.headline, "the port changed nothing"
-    assert {check.name for check in report.checks if check.status is Status.PASS} == set(Kind)
+    assert all(check.status is Status.PASS and check.count for check in report.checks)
+    assert len(report.checks) >= 10
 
 
 def test_one_page_less_in_the_ported_handler_is_found_in_the_sequence_that_lost_it(

@@ -21,7 +21,7 @@ import torch
 from shadow.messages import Done, Failed, HarnessError, Hello, Reply, Setup
 from shadow.mutants.registry import MutantError, Plant, load
 from shadow.observation import Event, Tokens
-from shadow.observer import Observer
+from shadow.observer import EnoughSteps, Observer
 
 
 class Link:
@@ -107,7 +107,15 @@ def run(setup: Setup, link: Link) -> None:
     worker = engine.build_worker(options)
     wrapper = importlib.import_module("batchgen.attention").AttnWrapperBase
     batches = [read_requests(worker, path, setup.order) for path in setup.batches]
-    observer = Observer(worker, wrapper, link.send, link.ask, structural=setup.structural)
+    observer = Observer(
+        worker,
+        wrapper,
+        link.send,
+        link.ask,
+        structural=setup.structural,
+        content_every=setup.content_every,
+        max_steps=setup.max_steps,
+    )
     file = Path(sys.modules[type(worker).__module__].__file__ or "")
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     check_origin(tree)
@@ -123,8 +131,11 @@ def run(setup: Setup, link: Link) -> None:
         )
     )
     with planted(setup, worker, observer, link):
-        for requests, _ in batches:
-            observer.finish(worker.generate(requests))
+        try:
+            for requests, _ in batches:
+                observer.finish(worker.generate(requests))
+        except EnoughSteps:
+            observer.finish(())
     check_origin(tree)
     worker.close()
     seconds = (observer.forward_seconds, observer.observe_seconds, observer.wait_seconds)

@@ -20,6 +20,8 @@ class Setup:
     batchgen.engine.EngineOptions that were given. `environment`: set before batchgen is imported.
     `order`: seed of a shuffle of each batch, None for the order of the file. `mutant`: (module or file, name)
     of a fault to plant. `structural`: integers only, no content of KV and no logits.
+    `content_every`: content of KV and logits of each so many-th decode step only, integers of all.
+    `max_steps`: the run ends cleanly after so many decode steps.
     """
 
     tree: str
@@ -30,6 +32,8 @@ class Setup:
     order: int | None = None
     mutant: tuple[str, str] | None = None
     structural: bool = False
+    content_every: int = 1
+    max_steps: int | None = None
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,17 @@ HOOKS = ("_select_tokens", "_decode_forward_step", "_compute_boundary_decisions"
 _ALWAYS = frozenset((Kind.SCHEDULE, Kind.BOUNDARY, Kind.TOKENS, Kind.RESULT, Kind.OUTCOME))
 
 
+class EnoughSteps(BaseException):
+    """The decode steps that were asked for are done. Not an Exception: no worker may take it for an error."""
+
+
 class Observer:
     """Installs the hooks and turns what they see into events.
 
     `send` delivers an event; `ask` does and returns the tokens to go on with (empty: the worker's own).
-    `structural`: integers only. `kinds`: what can be observed of this worker, `unobservable`: what cannot,
-    and why. `fired` is told by a planted fault when it strikes first.
+    `structural`: integers only; `content_every`: content of each so many-th decode step only. After `max_steps`
+    decode steps the next one raises EnoughSteps. `kinds`: what can be observed of this worker,
+    `unobservable`: what cannot, and why. `fired` is told by a planted fault when it strikes first.
     """
 
     def __init__(
@@ -40,6 +45,8 @@ class Observer:
         ask: Callable[[Event], Tokens],
         *,
         structural: bool = False,
+        content_every: int = 1,
+        max_steps: int | None = None,
         probes: Sequence[Probe] = PROBES,
         invariants: Sequence[Invariant] = INVARIANTS,
     ) -> None:
@@ -51,6 +58,7 @@ class Observer:
         self.subject = Subject(worker, wrapper, Names(worker), [])
         self.worker, self.names = worker, self.subject.names
         self._send, self._ask, self._structural = send, ask, structural
+        self._content_every, self._max_steps = content_every, max_steps
         self.unobservable: dict[str, str] = {}
         self._probes = [
             p for p in probes if self._usable(p.kind.value, p) and (p.structural or not structural)
@@ -107,6 +115,8 @@ class Observer:
 
     def hook_decode_forward_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def hook(*args: Any, **kwargs: Any) -> Any:
+            if self._max_steps is not None and self.steps >= self._max_steps:
+                raise EnoughSteps
             started, others = time.perf_counter(), self.observe_seconds + self.wait_seconds
             self._decoding = True
             try:
@@ -164,12 +174,15 @@ class Observer:
         self._send(self._event(Point.END, self.names.refresh(), values))
         self.batch += 1
 
+    def _shows_content(self) -> bool:
+        return not self._structural and (not self._decoding or self.steps % self._content_every == 0)
+
     def _selection(
         self, logits: torch.Tensor, tokens: torch.Tensor, entries: Sequence[Any], labels: list[str]
     ) -> Event:
         """What the forward read, then what it made: the probes' values before logits before tokens."""
         made: Values = {Key(Kind.LOGITS, None, "rows"): Rows(tuple(labels))}
-        if not self._structural:
+        if self._shows_content():
             for label, row in zip(labels, logits.detach().float().cpu().numpy(), strict=True):
                 made[Key(Kind.LOGITS, label, "logits")] = Row(row)
         for label, token in zip(labels, tokens.tolist(), strict=True):
@@ -181,7 +194,7 @@ class Observer:
         self.subject.entries = entries
         values: Values = {}
         for probe in self._probes:
-            if point in probe.points:
+            if point in probe.points and (probe.structural or self._shows_content()):
                 values.update(probe.values(self.subject, point))
         values.update(made or {})
         checked: Counter[str] = Counter()

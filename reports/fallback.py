@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from reports.levels import level, thresholds
 from reports.model import Table
 from reports.pictures import Bars, HeatMap, PageMap, Picture, Series, SideBySide, Span
@@ -50,12 +53,22 @@ def _heat(picture: HeatMap, limit: int) -> Table:
     return Table(title, columns, tuple(cells for _, _, cells in kept))
 
 
-def _height(span: Span, low: float, high: float) -> str:
-    if span.infinite:
-        return "∞"
-    if span.high is None:
-        return " "
-    return _BARS[round((span.high - low) / (high - low) * 7) if high > low else 0]
+def _spark(spans: Sequence[Span], *, logarithmic: bool) -> str:
+    """One glyph a span, by its highest value; on a logarithmic scale the lowest is kept for 0."""
+
+    def scaled(value: float) -> float | None:
+        return value if not logarithmic else math.log10(value) if value > 0 else None
+
+    values = [scaled(span.high) for span in spans if span.high is not None]
+    known = [value for value in values if value is not None]
+    low, high = (min(known), max(known)) if known else (0.0, 0.0)
+    low = low - (high - low) / 7 if logarithmic else min(low, 0.0)
+    out = ""
+    for span in spans:
+        value = None if span.high is None else scaled(span.high)
+        share = (value - low) / (high - low) if value is not None and high > low else 0.0
+        out += "∞" if span.infinite else " " if span.high is None else _BARS[round(share * 7)]
+    return out
 
 
 def _series(picture: Series, limit: int) -> Table:
@@ -64,11 +77,14 @@ def _series(picture: Series, limit: int) -> Table:
         shown = [span for span in line.spans if span.high is not None]
         high = max((span.high for span in shown if span.high is not None), default=None)
         low = min((span.low for span in shown if span.low is not None), default=None)
-        spark = ""
-        for chunk in _chunks(len(line.spans)):
-            spans = [line.spans[i] for i in chunk]
-            top = max(spans, key=lambda span: (span.infinite > 0, span.high is not None, span.high or 0.0))
-            spark += _height(top, min(low or 0.0, 0.0), high or 0.0)
+        tops = [
+            max(
+                (line.spans[i] for i in chunk),
+                key=lambda span: (span.infinite > 0, span.high is not None, span.high or 0.0),
+            )
+            for chunk in _chunks(len(line.spans))
+        ]
+        spark = _spark(tops, logarithmic=picture.logarithmic)
         infinite = sum(span.infinite for span in line.spans)
         rows.append(
             (line.name, spark, number(low), number(high) + (f", {infinite} not finite" if infinite else ""))

@@ -1,48 +1,75 @@
-"""The terminal renderer (rich). Text is never read as markup, so a value that contains `[red]` stays one."""
+"""The terminal renderer (rich): never more than `max_lines` lines, the most telling first.
+
+Text is never read as markup, and codes that would drive the terminal are shown as text.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
+from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from reports.fallback import as_table
 from reports.model import Finding, Level, Report, Status, Table
+from reports.pictures import Picture
+from reports.text import shorten, shorten_pair, visible
+
+MAX_LINES = 50
 
 _STYLE = {Status.PASS: "green", Status.FAIL: "red", Status.ERROR: "magenta", Status.SHORT: "yellow"}
 _LEVEL = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
+_VALUE = 240  # characters of a value in the first finding, a few lines
 
 
-def _grid(rows: list[tuple[str, str]]) -> RichTable:
+def _text(value: str, style: str = "", limit: int = _VALUE) -> Text:
+    return Text(visible(shorten(value, limit)), style=style)
+
+
+def _grid(rows: Sequence[tuple[str, str]]) -> RichTable:
     grid = RichTable.grid(padding=(0, 2))
-    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(style="bold", no_wrap=True, max_width=24)
     grid.add_column(overflow="fold")
     for name, value in rows:
-        grid.add_row(Text(name), Text(value))
+        grid.add_row(_text(name), _text(value))
     return grid
 
 
 def _first(finding: Finding, title: str, sides: tuple[str, str]) -> Panel:
-    rows = [(fact.name, fact.value) for fact in finding.where]
-    if finding.expected is not None or finding.actual is not None:
-        rows += [(sides[0], str(finding.expected)), (sides[1], str(finding.actual))]
-    parts: list[RenderableType] = [Text(finding.message, style="bold"), _grid(rows)]
+    rows = [(fact.name, fact.value) for fact in finding.where[:8]]
+    expected, actual = finding.expected, finding.actual
+    if expected is not None and actual is not None:
+        expected, actual = shorten_pair(expected, actual, _VALUE)
+    if expected is not None or actual is not None:
+        rows += [(sides[0], str(expected)), (sides[1], str(actual))]
+    parts: list[RenderableType] = [_text(finding.message, "bold"), _grid(rows)]
     if finding.hint:
-        parts.append(Text(finding.hint, style="italic"))
-    return Panel(Group(*parts), title=Text(title), border_style=_LEVEL[finding.level], title_align="left")
+        parts.append(_text(finding.hint, "italic", 400))
+    return Panel(Group(*parts), title=_text(title), border_style=_LEVEL[finding.level], title_align="left")
 
 
-def _table(table: Table) -> RichTable:
-    out = RichTable(title=Text(table.title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD)
+def _headed(title: str) -> RichTable:
+    return RichTable(title=_text(title, "bold"), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+
+
+def _table(table: Table, rows: int) -> RichTable:
+    left = len(table.rows) - rows
+    out = _headed(f"{table.title} ({rows} of {len(table.rows):,} rows)" if left > 0 else table.title)
     for column in table.columns:
-        out.add_column(Text(column), overflow="fold")
-    for row in table.rows:
-        out.add_row(*map(Text, row))
+        out.add_column(_text(column), overflow="fold")
+    for row in table.rows[:rows]:
+        out.add_row(*map(_text, row))
     return out
 
 
 def _cut(text: str, width: int) -> Text:
+    text = visible(text)
     return Text(text if len(text) <= width else text[: width - 1] + "…")
 
 
@@ -58,10 +85,9 @@ def _rest(report: Report, max_rows: int, width: int) -> RichTable:
     natural = [max(map(len, column)) for column in zip(*rows, strict=True)]
     room = width - 3 * len(natural) - sum(size for size in natural if size <= 10)
     share = max(8, room // max(1, sum(size > 10 for size in natural)))
-    title = f"Also found ({len(findings)} of {report.total_findings - 1} shown)"
-    out = RichTable(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD)
+    out = _headed(f"Also found ({len(findings)} of {report.total_findings - 1} shown)")
     for name in rows[0]:
-        out.add_column(Text(name), no_wrap=True)
+        out.add_column(Text(visible(name)), no_wrap=True)
     for row in rows[1:]:
         out.add_row(
             *(_cut(cell, size if size <= 10 else share) for cell, size in zip(row, natural, strict=True))
@@ -69,21 +95,87 @@ def _rest(report: Report, max_rows: int, width: int) -> RichTable:
     return out
 
 
-def print_report(
-    report: Report, console: Console, *, first: str = "First finding", max_rows: int = 8
-) -> None:
-    """Verdict, first finding (titled `first`), up to `max_rows` more, checks, tables, circumstances."""
+@dataclass(frozen=True)
+class _Part:
+    """A piece of the output: draws itself with so many `rows`, and needs `least` lines to be worth showing."""
+
+    name: str
+    draw: Callable[[int], RenderableType]
+    rows: int
+    least: int
+
+    def lines(self, console: Console, room: int = MAX_LINES) -> list[list[Segment]]:
+        """As many rows as fit into `room` lines; without that many lines for none at all, what fits."""
+        rows = min(self.rows, room)
+        while True:
+            lines = console.render_lines(self.draw(rows), pad=False)
+            if len(lines) <= room or not rows:
+                return lines[:room]
+            rows = max(0, min(rows - 1, rows - (len(lines) - room)))
+
+
+def _shares(wanted: Sequence[tuple[int, int]], room: int) -> list[int]:
+    """For parts that are (least, whole) lines: first, in order, the least of each; then, in order, the whole."""
+    shares = [0] * len(wanted)
+    for index, (least, whole) in enumerate(wanted):
+        shares[index] = min(least, whole) if min(least, whole) <= room else 0
+        room -= shares[index]
+    for index, (_, whole) in enumerate(wanted):
+        more = min(room, whole - shares[index]) if shares[index] else 0
+        shares[index] += more
+        room -= more
+    return shares
+
+
+def _of_table(table: Table, least: int) -> _Part:
+    return _Part(table.title, partial(_table, table), len(table.rows), least)
+
+
+def _of_picture(picture: Picture, least: int) -> _Part:
+    return _Part(picture.title, lambda rows: _table(as_table(picture, rows), rows), 4, least)
+
+
+def _parts(report: Report, first: str, max_rows: int, width: int) -> Iterator[_Part]:
+    """In the order in which they are shown."""
     style = _STYLE[report.verdict.status]
-    headline = Text(report.verdict.headline, style=f"bold {style}")
-    console.print(Panel(headline, title=Text(report.title), border_style=style))
+    headline = _text(report.verdict.headline, f"bold {style}", 400)
+    verdict = Panel(headline, title=_text(report.title), border_style=style)
+    yield _Part("the verdict", lambda _: verdict, 0, 12)
     if report.findings:
-        console.print(_first(report.findings[0], first, report.sides))
+        panel = _first(report.findings[0], first, report.sides)
+        yield _Part(first, lambda _: panel, 0, 14)
     if report.total_findings > 1:
-        console.print(_rest(report, max_rows, console.width))
+        yield _Part("further findings", lambda rows: _rest(report, rows, width), max_rows, 6)
     if report.checks:
-        rows = tuple((c.name, c.status.value, f"{c.count:,}", c.detail) for c in report.checks)
-        console.print(_table(Table("Checked", ("kind", "status", "values", "detail"), rows)))
+        checks = tuple((c.name, c.status.value, f"{c.count:,}", c.detail) for c in report.checks)
+        yield _of_table(Table("Checked", ("kind", "status", "values", "detail"), checks), 14)
+    for picture in report.pictures[:1]:
+        yield _of_picture(picture, 5)
     for table in report.tables:
-        console.print(_table(table))
+        yield _of_table(table, 4)
     if report.facts:
-        console.print(_grid([(fact.name, fact.value) for fact in report.facts]))
+        facts = [(fact.name, fact.value) for fact in report.facts]
+        yield _Part("circumstances", lambda rows: _grid(facts[:rows]), len(facts), 2)
+    for picture in report.pictures[1:]:
+        yield _of_picture(picture, MAX_LINES)
+
+
+def print_report(
+    report: Report,
+    console: Console,
+    *,
+    first: str = "First finding",
+    max_rows: int = 8,
+    max_lines: int = MAX_LINES,
+) -> None:
+    """Verdict, first finding (titled `first`), up to `max_rows` more, checks, pictures, tables, circumstances."""
+    parts = list(_parts(report, first, max_rows, console.width))
+    whole = [len(part.lines(console)) for part in parts]
+    wanted = [(part.least, lines) for part, lines in zip(parts, whole, strict=True)]
+    shares = _shares(wanted, max_lines - 1)
+    for part, share in zip(parts, shares, strict=True):
+        for line in part.lines(console, share) if share else ():
+            console.print(Text.assemble(*((s.text, s.style or "") for s in line)), soft_wrap=True)
+    cut = [part.name for part, share, lines in zip(parts, shares, whole, strict=True) if share < lines]
+    if cut:
+        console.print(_cut(f"… not whole here: {', '.join(cut)}", console.width))

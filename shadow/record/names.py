@@ -69,31 +69,27 @@ class Dictionary:
             return None
         strings, keys = list(self.strings)[self._told[0] :], list(self.keys)[self._told[1] :]
         shapes, self._told = self.shapes[self._told[2] :], now
-        parts = [
-            (
-                self.strings[k.kind],
-                -1 if k.sequence is None else self.strings[k.sequence],
-                self.strings[k.field],
-            )
-            for k in keys
-        ]
+        parts = [(*self._text(key), -1 if key.layer is None else key.layer) for key in keys]
         return tables.Names(
             strings=tuple(map(text_bytes, strings)),
-            keys=pack(np.asarray(parts, np.int64).reshape(-1, 3).T),
+            keys=pack(np.asarray(parts, np.int64).reshape(-1, 4).T),
             points=pack(np.asarray([self.strings[shape.point] for shape in shapes], np.int64)),
             sizes=pack(np.asarray([len(shape.keys) for shape in shapes], np.int64)),
             shape_keys=pack_steps(np.asarray([self.keys[k] for s in shapes for k in s.keys], np.int64)),
         )
+
+    def _text(self, key: Key) -> tuple[int, int, int]:
+        sequence = -1 if key.sequence is None else self.strings[key.sequence]
+        return self.strings[key.kind], sequence, self.strings[key.field]
 
     def learn(self, table: tables.Names) -> None:
         """Adds what a frame says. RecordError for kinds and points that this version does not know."""
         for data in table.strings:
             self._string(bytes_text(data))
         strings = list(self.strings)
-        for kind, sequence, name in unpack(table.keys).reshape(3, -1).T.tolist():
-            key = Key(
-                _member(Kind, strings[kind]), None if sequence < 0 else strings[sequence], strings[name]
-            )
+        for kind, sequence, name, layer in unpack(table.keys).reshape(4, -1).T.tolist():
+            label = None if sequence < 0 else strings[sequence]
+            key = Key(_member(Kind, strings[kind]), label, strings[name], None if layer < 0 else layer)
             self.keys[key] = len(self.keys)
         keys = list(self.keys)
         sizes = unpack(table.sizes).tolist()

@@ -32,8 +32,9 @@ class Requests(msgspec.Struct, frozen=True, array_like=True):
 class Names(msgspec.Struct, frozen=True, array_like=True):
     """Additions to the dictionaries of strings, keys and shapes, numbered on from those before.
 
-    A key is three integers (kind, sequence or -1, field: strings). A shape is what one sort of event looks
-    like: its point (a string), how many keys, then those keys in order.
+    A key is four integers (kind, sequence or -1, field: strings; layer or -1); `keys` has all kinds, then all
+    sequences, and so on. A shape is what one sort of event looks like: its point (a string), how many keys,
+    then those keys in order.
     """
 
     strings: tuple[bytes, ...]

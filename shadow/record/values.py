@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 import msgspec
@@ -15,13 +16,18 @@ import msgspec
 from shadow import observation, plain
 from shadow.record.format import RecordError
 
-_RECORD, _OPAQUE, _BIG, _TEXT, _OBSERVED, _MAPPING, _PLACE = range(1, 8)
+_RECORD, _OPAQUE, _BIG, _TEXT, _OBSERVED, _MAPPING, _PLACE, _ENUM = range(1, 9)
 _INT64 = range(-(1 << 63), 1 << 63)
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder()
 _VALUES: dict[str, type] = {
     name: value
     for name, value in vars(observation).items()
     if dataclasses.is_dataclass(value) and isinstance(value, type)
+}
+_ENUMS: dict[str, type[Enum]] = {
+    name: value
+    for name, value in vars(observation).items()
+    if isinstance(value, type) and issubclass(value, Enum) and value.__module__ == observation.__name__
 }
 
 
@@ -118,8 +124,8 @@ def _to_wire(value: Any) -> Any:
         return _extension(_RECORD, [_text(value.name), *(_to_wire(part) for f in value.fields for part in f)])
     if kind is plain.Opaque:
         return _extension(_OPAQUE, _text(value.type_name))
-    if isinstance(value, str):  # an enum's member
-        return _text(str(value))
+    if _ENUMS.get(kind.__name__) is kind:
+        return _extension(_ENUM, [kind.__name__, value.name])
     if isinstance(value, Mapping):
         return _extension(_MAPPING, [[_to_wire(key), _to_wire(item)] for key, item in value.items()])
     if kind is ArrayPlace:
@@ -151,6 +157,9 @@ def _from_wire(wire: Any) -> Any:
         return construct(name, dict(fields))
     if wire.code == _PLACE:
         return ArrayPlace(inner)
+    if wire.code == _ENUM:
+        name, member = inner
+        return _ENUMS[name][member]
     if wire.code == _MAPPING:
         return dict(inner)
     raise ValueError(f"unknown form {wire.code}")

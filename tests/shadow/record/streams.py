@@ -11,7 +11,20 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from shadow.observation import Digests, Event, Key, Kind, Point, Row
+from shadow.observation import (
+    Call,
+    Calls,
+    Digests,
+    Event,
+    Key,
+    Kind,
+    Pages,
+    Point,
+    Row,
+    Rows,
+    Severity,
+    Violation,
+)
 from shadow.plain import Opaque, Record
 from shadow.record.tables import Header
 from shadow.record.values import tree_bytes
@@ -39,8 +52,20 @@ DIGESTS = st.builds(
     st.integers(1, 16),
     st.integers(0, 9),
 )
-KEYS = st.builds(Key, st.sampled_from(Kind), st.none() | NAMES, NAMES)
-VALUES = st.dictionaries(KEYS, PLAIN | ROWS | DIGESTS, max_size=5)
+PAGES = st.builds(Pages, NAMES, LISTS, st.booleans())
+LABELS = st.builds(Rows, st.lists(NAMES, max_size=3).map(tuple))
+CALLS = st.builds(Call, NAMES, st.lists(st.tuples(NAMES, st.none() | INTEGERS), max_size=3).map(tuple), NAMES)
+OBSERVED = PLAIN | ROWS | DIGESTS | PAGES | LABELS | st.builds(Calls, st.lists(CALLS, max_size=2).map(tuple))
+VIOLATIONS = st.builds(Violation, NAMES, NAMES, st.none() | NAMES, st.none(), st.sampled_from(Severity))
+KEYS = st.builds(Key, st.sampled_from(Kind), st.none() | NAMES, NAMES, st.none() | st.integers(0, 2))
+VALUES = st.dictionaries(KEYS, OBSERVED, max_size=5)
+EXTRAS = st.just({}) | st.fixed_dictionaries(
+    {
+        "violations": st.lists(VIOLATIONS, max_size=2).map(tuple),
+        "checked": st.dictionaries(NAMES, st.integers(0, 9), max_size=2),
+        "fired": st.none() | st.integers(0, 9),
+    }
+)
 
 
 @st.composite
@@ -51,8 +76,9 @@ def events(draw: st.DrawFn) -> list[Event]:
     for _ in range(draw(st.integers(0, 12))):
         values = dict(draw(st.sampled_from(templates)))
         for key in draw(st.lists(st.sampled_from(list(values)), max_size=2)) if values else ():
-            values[key] = draw(PLAIN | INTEGERS | ROWS | DIGESTS)
-        stream.append(Event(draw(st.sampled_from(Point)), draw(st.integers(0, 1 << 40)), values))
+            values[key] = draw(OBSERVED | INTEGERS)
+        more = draw(EXTRAS)
+        stream.append(Event(draw(st.sampled_from(Point)), draw(st.integers(0, 1 << 40)), values, **more))
     return stream
 
 

@@ -122,7 +122,7 @@ def test_a_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
 def test_a_record_is_not_written_over_another_file(tmp_path: Path) -> None:
     path = tmp_path / "run"
     path.write_text("mine")
-    with pytest.raises(RecordError, match="cannot write .*run.* does not exist"):
+    with pytest.raises(RecordError, match=r"cannot write .*run.* does not exist"):
         RecordWriter(path, header())
     assert path.read_text() == "mine"
 

@@ -1,0 +1,109 @@
+"""Records a live worker in this process: what an observer sees goes into a file, nothing else changes."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from shadow.observation import Digests, Event, Key, Observed, Row, Tokens
+from shadow.plain import Record, plain
+from shadow.record.snapshot import BoundaryInputs
+from shadow.record.tables import Header
+from shadow.record.values import tree_bytes
+from shadow.record.writer import CHUNK_EVENTS, RecordWriter
+
+
+class Content(StrEnum):
+    """What a record holds beside integers. Digests and logits cost a read of every live page a step."""
+
+    DIGESTS = "digests"
+    LOGITS = "logits"
+
+
+def kept(value: Observed, content: frozenset[Content]) -> bool:
+    """Whether a record with this content keeps the value. Tensors of a sequence (its tokens, again) count as
+    digests: the tokens themselves are recorded as they are selected."""
+    if isinstance(value, Row):
+        return Content.LOGITS in content
+    if isinstance(value, Digests) or (isinstance(value, Record) and value.name == "Tensor"):
+        return Content.DIGESTS in content
+    return True
+
+
+class Recorder:
+    """Wraps the worker's methods on the instance from construction on; `run` once.
+
+    `wrapper` is the class that the tree's attention state is bound on. RecordError where `path` exists.
+    """
+
+    def __init__(
+        self,
+        worker: Any,
+        wrapper: Any,
+        path: Path,
+        *,
+        content: frozenset[Content] = frozenset(),
+        facts: Mapping[str, str] | None = None,
+        chunk_events: int = CHUNK_EVENTS,
+    ) -> None:
+        from shadow.observe import PROBES
+        from shadow.observer import Observer
+
+        self._worker, self._content = worker, content
+        settings = getattr(worker, "args", None)
+        header = Header(
+            chunk_events=chunk_events,
+            content=tuple(sorted(content)),
+            gpus_per_node=int(getattr(sys.modules[type(worker).__module__], "NUM_GPUS_PER_NODE", 1)),
+            world_size=int(getattr(worker, "world_size", 1)),
+            settings=tree_bytes(_settings(settings)),
+            facts=tuple({**_machine(), **(facts or {})}.items()),
+        )
+        self.writer = RecordWriter(path, header)
+        self.observer = Observer(
+            worker,
+            wrapper,
+            self._add,
+            self._ask,
+            structural=not content,
+            probes=(*PROBES, BoundaryInputs()),
+        )
+
+    def run(self, requests: Sequence[Any]) -> Sequence[Any]:
+        """What `generate` returns for the requests. An exception of the worker is the record's outcome."""
+        self.writer.requests([plain(request) for request in requests])
+        try:
+            results: Sequence[Any] = self._worker.generate(requests)
+            self.observer.finish(results)
+        except BaseException as error:
+            self.writer.finish(f"raised {type(error).__name__}: {error}")
+            raise
+        self.writer.finish("done")
+        return results
+
+    def _add(self, event: Event) -> None:
+        values: dict[Key, Observed] = {k: v for k, v in event.values.items() if kept(v, self._content)}
+        self.writer.add(dataclasses.replace(event, values=values))
+
+    def _ask(self, event: Event) -> Tokens:
+        self._add(event)
+        return {}
+
+
+def _settings(settings: Any) -> dict[str, Any]:
+    tree = plain(settings)
+    return dict(tree.fields) if isinstance(tree, Record) else {}
+
+
+def _machine() -> dict[str, str]:
+    torch = sys.modules.get("torch")
+    return {
+        "machine": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": str(getattr(torch, "__version__", "-")),
+    }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from migration.errors import CATALOGUE, Refusal
 from migration.move.cut import CutClean, CutOutcome, CutPlan
@@ -25,48 +26,45 @@ def as_json(value: Any) -> None:
     sys.stdout.write("\n")
 
 
-def line(text: str) -> None:
-    """One line of plain text, never folded."""
-    Console().print(text, soft_wrap=True, highlight=False, markup=False)
+def line(*parts: str | tuple[str, str]) -> None:
+    """One line of texts and (text, style); never folded, and brackets in it are no markup."""
+    Console().print(Text.assemble(*parts), soft_wrap=True, highlight=False)
 
 
 def outcome(found: CutOutcome, *, written: bool) -> None:
-    console = Console()
     if isinstance(found, CutClean):
-        console.print(f"{found.recipe.name}: nothing to do, {len(found.methods)} methods are stubs already")
+        line(f"{found.recipe.name}: nothing to do, {len(found.methods)} methods are stubs already")
     elif isinstance(found, CutPlan):
-        _plan(console, found, written=written)
+        _plan(found, written=written)
     else:
         refusals(found.recipe.name, found.refusals)
 
 
 def refusals(name: str, found: Sequence[Refusal]) -> None:
     """Why nothing was written, with the way out of each."""
-    table = Table("code", "where", "line", "why", "way out", title=f"{name}: refused, nothing written")
+    table = Table(
+        "code", "where", "line", "why", "way out", title=escape(f"{name}: refused, nothing written")
+    )
     for refusal in found:
         why = f"{CATALOGUE[refusal.code].title}: {refusal.message}"
-        line = str(refusal.line or "")
-        table.add_row(refusal.code, escape(refusal.where), line, escape(why), escape(refusal.way_out))
+        number = str(refusal.line or "")
+        table.add_row(refusal.code, escape(refusal.where), number, escape(why), escape(refusal.way_out))
     Console().print(table)
 
 
 def inlined(name: str, found: InlinePlan, *, written: bool) -> None:
-    console = Console()
     verb = "folded" if written else "would fold"
     exact = "the class's file has its original bytes" if found.exact else "edits made since the cut are kept"
-    console.print(
-        f"[bold]{escape(name)}[/]: {verb} {len(found.methods)} methods back; {exact}",
-        soft_wrap=True,
-        highlight=False,
-    )
+    line((name, "bold"), f": {verb} {len(found.methods)} methods back; {exact}")
     for change in found.changes:
-        verb = "deleted" if change.after is None else "changed"
-        console.print(f"  {verb} {escape(change.path)}", soft_wrap=True, highlight=False)
+        line(f"  {'deleted' if change.after is None else 'changed'} {change.path}")
 
 
 def replayed(found: Replay) -> None:
     """A row for each method, and the counts."""
-    table = Table("method", "line", "state", "", title=f"{found.recipe.name} on {found.recipe.source_file}")
+    table = Table(
+        "method", "line", "state", "", title=escape(f"{found.recipe.name} on {found.recipe.source_file}")
+    )
     colours = {"unchanged": "green", "re-derived": "yellow", "conflict": "red"}
     for method in found.methods:
         state = f"[{colours[method.state]}]{method.state}[/]"
@@ -77,35 +75,27 @@ def replayed(found: Replay) -> None:
 
 
 def verdicts(rows: Sequence[Mapping[str, Any]]) -> None:
-    console = Console()
     for row in rows:
-        state = "[green]holds[/]" if row["holds"] else "[red]broken[/]"
-        console.print(
-            f"[bold]{escape(row['slice'])}[/]: {state}: {row['methods']} methods, {row['file']} -> {row['handler']}",
-            soft_wrap=True,
-            highlight=False,
-        )
+        state = ("holds", "green") if row["holds"] else ("broken", "red")
+        rest = f": {row['methods']} methods, {row['file']} -> {row['handler']}"
+        line((row["slice"], "bold"), ": ", state, rest)
         if row["holds"]:
             renames = ", ".join(f"self became self._{name} {count}x" for name, count in row["renames"])
-            console.print(f"  {renames or 'no use of self'}", soft_wrap=True, highlight=False)
+            line(f"  {renames or 'no use of self'}")
             for before, after, count in row["declared"]:
                 line(f"  declared: {before} became {after} {count}x")
             line(f"  the original was restored: {row['original']}")
             for remark in row["remarks"]:
                 line(f"  beside the proof: {remark}")
         for reason in row["reasons"]:
-            console.print(f"  MG208 {escape(reason)}", soft_wrap=True, highlight=False)
+            line(f"  MG208 {reason}")
 
 
-def _plan(console: Console, found: CutPlan, *, written: bool) -> None:
+def _plan(found: CutPlan, *, written: bool) -> None:
     recipe, proof = found.recipe, found.proof
     verb = "moved" if written else "would move"
-    console.print(
-        f"[bold]{recipe.name}[/]: {verb} {proof.methods} methods of {recipe.source_class} "
-        f"to {recipe.handler_class} in {recipe.target_file}",
-        soft_wrap=True,
-        highlight=False,
-    )
+    where = f"{recipe.handler_class} in {recipe.target_file}"
+    line((recipe.name, "bold"), f": {verb} {proof.methods} methods of {recipe.source_class} to {where}")
     renames = dict(proof.renames)
     table = Table(
         "handle", "protocol", "members", "written", "uses", title="self became", title_justify="left"
@@ -118,45 +108,29 @@ def _plan(console: Console, found: CutPlan, *, written: bool) -> None:
             ", ".join(member.name for member in handle.members if member.written),
             str(renames.get(handle.spec.name, 0)),
         )
-    console.print(table)
-    console.print(
+    Console().print(table)
+    line(
         f"verified: both files compile; {proof.methods} moved bodies equal the originals with the handles "
         f"taken out; {proof.methods} signatures kept; {proof.comments} comments conserved; "
         f"{proof.bytes_untouched} bytes outside the cut identical; no new undefined or unused name; "
-        "a second run changes nothing",
-        soft_wrap=True,
-        highlight=False,
+        "a second run changes nothing"
     )
     for detail in proof.details:
         if detail.lazy_imports:
-            console.print(
-                f"  {detail.name} takes from the worker at each call: {', '.join(detail.lazy_imports)}",
-                soft_wrap=True,
-                highlight=False,
-            )
+            line(f"  {detail.name} takes from the worker at each call: {', '.join(detail.lazy_imports)}")
         rewrites = [kind if count == 1 else f"{kind} ({count})" for kind, count in detail.rewrites]
         if rewrites:
-            console.print(
-                f"  {detail.name}: {'; '.join(rewrites)}", soft_wrap=True, highlight=False, markup=False
-            )
+            line(f"  {detail.name}: {'; '.join(rewrites)}")
     if proof.declared:
         declared = Table("from", "to", "places", title="declared rewrites", title_justify="left")
         for before, after, count in proof.declared:
             declared.add_row(escape(before), escape(after), str(count))
-        console.print(declared)
+        Console().print(declared)
     if proof.imports_removed:
-        console.print(
-            f"  imports only they used, removed: {', '.join(proof.imports_removed)}",
-            soft_wrap=True,
-            highlight=False,
-        )
+        line(f"  imports only they used, removed: {', '.join(proof.imports_removed)}")
     for note in found.notes:
-        console.print(f"  note: {escape(note)}", soft_wrap=True, highlight=False)
+        line(f"  note: {note}")
     for change in found.changes:
         size = (change.after or b"").count(b"\n") - (change.before or b"").count(b"\n")
         verb = "new" if change.before is None else "deleted" if change.after is None else "changed"
-        console.print(
-            f"  {verb} {change.path} ({size:+} lines)",
-            soft_wrap=True,
-            highlight=False,
-        )
+        line(f"  {verb} {change.path} ({size:+} lines)")

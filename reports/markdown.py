@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import re
+
+from reports.fallback import as_table
 from reports.model import Finding, Report, Status, Table
+from reports.text import shorten, visible
 
 _MARK = {Status.PASS: "✅", Status.FAIL: "❌", Status.ERROR: "💥", Status.SHORT: "⚠️"}
 
+MAX_CHARACTERS = 60_000
+"""What a comment may hold, with some room for whoever puts a line above it."""
 
-def _cell(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")
-    return " ".join(escaped.split())
+# Would become a cell border, a code span, emphasis, a link or an image.
+_SPECIAL = re.compile(r"[\\|`*\[\]~]")
+_ROWS, _WIDTH = 50, 300
+
+
+def _cell(text: str, width: int = _WIDTH) -> str:
+    escaped = _SPECIAL.sub(r"\\\g<0>", visible(shorten(text, width)))
+    return " ".join(escaped.replace("&", "&amp;").replace("<", "&lt;").split())
 
 
 def _table(columns: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> list[str]:
     lines = ["| " + " | ".join(map(_cell, columns)) + " |", "|" + " --- |" * len(columns)]
-    return lines + ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
+    lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in rows[:_ROWS]]
+    return lines if len(rows) <= _ROWS else [*lines, "", f"… and {len(rows) - _ROWS:,} more rows."]
 
 
 def _finding(finding: Finding, sides: tuple[str, str]) -> list[str]:
@@ -33,8 +45,20 @@ def _section(table: Table) -> list[str]:
     return [f"### {_cell(table.title)}", "", *_table(table.columns, table.rows), ""]
 
 
+def _bounded(lines: list[str]) -> str:
+    """As many lines as a comment has room for."""
+    size = 0
+    kept: list[str] = []
+    for line in lines:
+        size += len(line) + 1
+        if size > MAX_CHARACTERS:
+            return "\n".join([*kept, "", "… the rest does not fit into a comment.", ""])
+        kept.append(line)
+    return "\n".join(kept)
+
+
 def to_markdown(report: Report, max_findings: int = 10) -> str:
-    """The whole report as text; at most `max_findings` findings are spelled out, the count is exact."""
+    """The report as a comment can hold it; at most `max_findings` findings are spelled out, the count is exact."""
     verdict = report.verdict
     lines = [f"## {_MARK[verdict.status]} {_cell(report.title)}: {_cell(verdict.headline)}", ""]
     for finding in report.findings[:max_findings]:
@@ -45,10 +69,10 @@ def to_markdown(report: Report, max_findings: int = 10) -> str:
     if report.checks:
         rows = tuple((c.name, c.status.value, str(c.count), c.detail) for c in report.checks)
         lines += ["### Checks", "", *_table(("check", "status", "values", "detail"), rows), ""]
-    for table in report.tables:
+    for table in (*map(as_table, report.pictures), *report.tables):
         lines += _section(table)
     if report.facts:
         rows2 = tuple((fact.name, fact.value) for fact in report.facts)
         lines += ["<details><summary>Circumstances</summary>", ""]
         lines += [*_table(("fact", "value"), rows2), "", "</details>", ""]
-    return "\n".join(lines)
+    return _bounded(lines)

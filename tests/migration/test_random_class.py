@@ -9,6 +9,7 @@ from .random_class import Run
 CYCLE = """
 class C:
     def __init__(self, k='x'):
+        found = [[] for _ in range(2000)]
         self.me = self
 
     def __del__(self, k='x'):
@@ -21,7 +22,6 @@ class C:
 
     def m0(self, k='x'):
         tick()
-        found = [[] for _ in range(2000)]
 
     m1 = m2 = m0
 """

@@ -115,6 +115,7 @@ def run(setup: Setup, link: Link) -> None:
         structural=setup.structural,
         content_every=setup.content_every,
         max_steps=setup.max_steps,
+        only=setup.only,
     )
     file = Path(sys.modules[type(worker).__module__].__file__ or "")
     digest = hashlib.sha256(file.read_bytes()).hexdigest()

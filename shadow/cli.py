@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from shadow.commands import compare
+from shadow.commands import compare, shrink
 from shadow.commands.options import Parser
 
-_COMMANDS = (compare,)
+_COMMANDS = (compare, shrink)
 
 
 def parser() -> Parser:

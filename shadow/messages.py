@@ -21,7 +21,8 @@ class Setup:
     `order`: seed of a shuffle of each batch, None for the order of the file. `mutant`: (module or file, name)
     of a fault to plant. `structural`: integers only, no content of KV and no logits.
     `content_every`: content of KV and logits of each so many-th decode step only, integers of all.
-    `max_steps`: the run ends cleanly after so many decode steps.
+    `max_steps`: the run ends cleanly after so many decode steps. `only`: what to look at, None for everything;
+    what a run of any kind shows (schedule, tokens, decisions, results) is seen all the same.
     """
 
     tree: str
@@ -34,6 +35,7 @@ class Setup:
     structural: bool = False
     content_every: int = 1
     max_steps: int | None = None
+    only: frozenset[Kind] | None = None
 
 
 @dataclass(frozen=True)

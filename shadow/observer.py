@@ -5,10 +5,13 @@ Loaded only in the process that runs a worker, after `batchgen` has been importe
 
 from __future__ import annotations
 
+import inspect
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -33,7 +36,7 @@ class Observer:
 
     `send` delivers an event; `ask` does and returns the tokens to go on with (empty: the worker's own).
     `structural`: integers only; `content_every`: content of each so many-th decode step only. After `max_steps`
-    decode steps the next one raises EnoughSteps. `kinds`: what can be observed of this worker,
+    decode steps the next one raises EnoughSteps. `only`: what to look at. `kinds`: what can be observed of this worker,
     `unobservable`: what cannot, and why. `fired` is told by a planted fault when it strikes first.
     """
 
@@ -47,6 +50,8 @@ class Observer:
         structural: bool = False,
         content_every: int = 1,
         max_steps: int | None = None,
+        only: frozenset[Kind] | None = None,
+        layers: tuple[int, ...] = (),
         probes: Sequence[Probe] = PROBES,
         invariants: Sequence[Invariant] = INVARIANTS,
     ) -> None:
@@ -55,15 +60,19 @@ class Observer:
             raise HarnessError(
                 f"{type(worker).__name__} has no method {', '.join(missing)}: shadow has to observe it there"
             )
-        self.subject = Subject(worker, wrapper, Names(worker), [])
+        self.subject = Subject(worker, wrapper, Names(worker), [], observing=self._observing, layers=layers)
         self.worker, self.names = worker, self.subject.names
         self._send, self._ask, self._structural = send, ask, structural
         self._content_every, self._max_steps = content_every, max_steps
         self.unobservable: dict[str, str] = {}
+        wanted = frozenset(Kind) if only is None else only
         self._probes = [
-            p for p in probes if self._usable(p.kind.value, p) and (p.structural or not structural)
+            p
+            for p in probes
+            if p.kind in wanted and self._usable(p.kind.value, p) and (p.structural or not structural)
         ]
-        self._invariants = [i for i in invariants if self._usable(i.name, i)]
+        self._invariants = [i for i in invariants if Kind.INVARIANT in wanted and self._usable(i.name, i)]
+        self._with_logits = Kind.LOGITS in wanted and not structural
         self.steps = self.batch = 0
         self.fired: int | None = None
         self.forward_seconds = self.observe_seconds = self.wait_seconds = 0.0
@@ -72,7 +81,11 @@ class Observer:
         for watcher in watchers:
             watcher.install(self.subject)
         for name in HOOKS:
-            setattr(worker, name, getattr(self, f"hook{name}")(getattr(worker, name)))
+            self.subject.hooks.wrap(worker, name, getattr(self, f"hook{name}"))
+
+    def close(self) -> None:
+        """Takes every hook back. Idempotent."""
+        self.subject.hooks.undo()
 
     def _usable(self, name: str, watcher: Probe | Invariant) -> bool:
         why = watcher.missing(self.subject)
@@ -86,7 +99,7 @@ class Observer:
         kinds = {*_ALWAYS, *(probe.kind for probe in self._probes)}
         if self._invariants:
             kinds.add(Kind.INVARIANT)
-        return frozenset(kinds if self._structural else kinds | {Kind.LOGITS})
+        return frozenset(kinds | {Kind.LOGITS} if self._with_logits else kinds)
 
     # hooks
 
@@ -101,6 +114,7 @@ class Observer:
                 )
             with self._observing():
                 self.names.refresh()
+                self.subject.logits = logits
                 event = self._selection(logits, tokens, batch_sequences, labels)
             started = time.perf_counter()
             forced = self._ask(event)
@@ -130,11 +144,19 @@ class Observer:
         return hook
 
     def hook_compute_boundary_decisions(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(original)
+
         def hook(*args: Any, **kwargs: Any) -> Any:
-            decisions = original(*args, **kwargs)
             with self._observing():
                 entries = self.names.refresh()
-                values: Values = {Key(Kind.BOUNDARY, None, "decisions"): plain(decisions, self.names.by_uuid)}
+                given = signature.bind(*args, **kwargs).arguments
+                values: Values = {  # before the call: what it decides from must not be what it left behind
+                    Key(Kind.BOUNDARY, None, f"inputs.{name}"): plain(value, self.names.by_uuid)
+                    for name, value in given.items()
+                }
+            decisions = original(*args, **kwargs)
+            with self._observing():
+                values[Key(Kind.BOUNDARY, None, "decisions")] = plain(decisions, self.names.by_uuid)
                 self._send(self._event(Point.DECISIONS, entries, values))
             return decisions
 
@@ -182,7 +204,7 @@ class Observer:
     ) -> Event:
         """What the forward read, then what it made: the probes' values before logits before tokens."""
         made: Values = {Key(Kind.LOGITS, None, "rows"): Rows(tuple(labels))}
-        if self._shows_content():
+        if self._with_logits and self._shows_content():
             for label, row in zip(labels, logits.detach().float().cpu().numpy(), strict=True):
                 made[Key(Kind.LOGITS, label, "logits")] = Row(row)
         for label, token in zip(labels, tokens.tolist(), strict=True):
@@ -193,15 +215,30 @@ class Observer:
         """What the probes of this point see, then `made`; and what must hold on this side alone."""
         self.subject.entries = entries
         values: Values = {}
-        for probe in self._probes:
-            if point in probe.points and (probe.structural or self._shows_content()):
-                values.update(probe.values(self.subject, point))
-        values.update(made or {})
         checked: Counter[str] = Counter()
         violations: list[Violation] = []
+        for probe in self._probes:
+            if point in probe.points and (probe.structural or self._shows_content()):
+                try:
+                    values.update(probe.values(self.subject, point))
+                except Exception as error:
+                    violations.append(_unreadable(probe.kind.value, error))
+        values.update(made or {})
         for invariant in self._invariants:
             if point in invariant.points:
-                count, found = invariant.check(self.subject, point)
+                try:
+                    count, found = invariant.check(self.subject, point)
+                except Exception as error:
+                    count, found = 1, [_unreadable(invariant.name, error)]
                 checked[invariant.name] += count
                 violations += found
         return Event(point, self.steps, values, tuple(violations), dict(checked), self.batch, self.fired)
+
+
+def _unreadable(what: str, error: Exception) -> Violation:
+    """State that cannot even be read is a finding about the worker; the comparison goes on."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    text = (
+        f"{what} cannot be read: {type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
+    )
+    return Violation("readable", text)

@@ -88,6 +88,14 @@ CATALOGUE: Final[dict[str, Code]] = {
         "set it first thing in `__init__`, or take it out of the snapshot",
     ),
     "MG121": Code("changes a snapshot", "take the field out of the snapshot, or list the method in `stays`"),
+    "MG122": Code(
+        "asks with hasattr() for what the recipe declares",
+        "run `migrate declare SLICE` and commit it, then run this again",
+    ),
+    "MG123": Code(
+        "asks with hasattr() for what is no capability",
+        "take the attribute out of `[hasattr.attributes]`, or accept what is named in `[hasattr.accept]`",
+    ),
     "MG201": Code("result does not compile", "report it: the cut must never produce this"),
     "MG202": Code("moved body differs from the original", "list the method in `stays` and report it"),
     "MG203": Code(
@@ -180,6 +188,19 @@ CATALOGUE: Final[dict[str, Code]] = {
     "MG535": Code("no such method to plan", "name methods that the class itself defines"),
     "MG536": Code("is longer than a slice may be", "split it first, or raise --budget"),
     "MG537": Code("not the name of a recipe", "let it end in .toml"),
+    "MG538": Code(
+        "cannot be declared", "change what is named, in a commit of its own, or leave the attribute as it is"
+    ),
+    "MG539": Code(
+        "cannot be declared for certain",
+        "name the obstacle under `[hasattr.accept]` with the reason why nothing comes of it, or pass --accept",
+    ),
+    "MG540": Code(
+        "cannot be declared there", "name an attribute that is assigned earlier, or let the place be chosen"
+    ),
+    "MG541": Code(
+        "nothing of that name to declare", "take a name that `migrate inventory FILE --hasattr` lists"
+    ),
 }
 
 

@@ -75,13 +75,24 @@ class SnapshotSpec:
 
 @dataclass(frozen=True)
 class HasattrSpec:
-    """Which proven `hasattr` and `getattr` calls on self are replaced in moved code.
+    """What becomes of the `hasattr` and `getattr` calls on self in moved code.
 
-    `apply` are verdicts ("always", "never"); of the attributes in `constant` every call must be proved.
+    `apply` are verdicts ("always", "never") whose calls are replaced. Of the attributes in `constant` every
+    call must be proved; those in `optional` are declared in `__init__` before they move, `places` says behind
+    which other attribute; `capability` are methods of some subclasses. `accept` are obstacles to a proof that
+    the recipe vouches for, each with its reason.
     """
 
     apply: tuple[str, ...] = ()
     constant: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    capability: tuple[str, ...] = ()
+    places: tuple[tuple[str, str], ...] = ()
+    accept: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.accept)
 
 
 @dataclass(frozen=True)
@@ -261,7 +272,16 @@ def _snapshot(entry: Mapping[str, Any] | None) -> SnapshotSpec | None:
 
 
 def _hasattr(entry: Mapping[str, Any] | None) -> HasattrSpec | None:
-    return HasattrSpec(tuple(entry.get("apply", ())), tuple(entry.get("attributes", {}))) if entry else None
+    if not entry:
+        return None
+    kinds = entry.get("attributes", {})
+    constant, optional, capability = (
+        tuple(name for name, kind in kinds.items() if kind == wanted)
+        for wanted in ("constant", "optional", "capability")
+    )
+    places = tuple((name, place["after"]) for name, place in entry.get("declare", {}).items())
+    accept = tuple(entry.get("accept", {}).items())
+    return HasattrSpec(tuple(entry.get("apply", ())), constant, optional, capability, places, accept)
 
 
 def host_handle(class_name: str) -> HandleSpec:

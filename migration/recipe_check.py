@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from migration.literal_protocols import protocol_class
 from migration.patterns import PatternError, RewriteSpec, contains, expression, links, mentions_self, normal
+from migration.presence.capability import capability_name
 from migration.toml_lines import key_lines, line_of
 
 SCHEMA: Final = 1
@@ -64,7 +65,7 @@ TABLES: Final[dict[str, dict[str, type]]] = {
     },
     "snapshot": {"name": str, "class": str, "fields": list},
     "rewrites": {"from": str, "to": str},
-    "hasattr": {"apply?": list, "attributes?": dict},
+    "hasattr": {"apply?": list, "attributes?": dict, "declare?": dict, "accept?": dict},
     "adapters": {"handle": str, "name": str, "file": str, "wraps": str, "members?": dict},
     "planned": {"bodies": dict},
     "gate": {"prefix?": str, "effects?": dict, "taped?": list},
@@ -358,9 +359,44 @@ class _Checker:
             if verdict not in ("always", "never"):
                 known = near(verdict, ("always", "never"))
                 self.add("hasattr.apply", f"must be a list of 'always' and 'never', has {verdict!r}{known}")
-        for name, kind in entry.get("attributes", {}).items():
-            if kind != "constant":
-                self.add(f"hasattr.attributes.{name}", f"must be 'constant', is {kind!r}")
+        kinds = entry.get("attributes", {})
+        for name, kind in kinds.items():
+            if kind not in ("constant", "optional", "capability"):
+                known = near(str(kind), ("constant", "optional", "capability"))
+                message = f"must be 'constant', 'optional' or 'capability', is {kind!r}{known}"
+                self.add(f"hasattr.attributes.{name}", message)
+        optional = [name for name, kind in kinds.items() if kind == "optional"]
+        for name, place in entry.get("declare", {}).items():
+            self._declared(f"hasattr.declare.{name}", name, place, optional)
+        for name, reason in entry.get("accept", {}).items():
+            if not isinstance(reason, str) or not reason.strip():
+                self.add(f"hasattr.accept.{name}", "must be the reason why nothing comes of it")
+        self._capabilities([name for name, kind in kinds.items() if kind == "capability"])
+
+    def _declared(self, where: str, name: str, place: Any, optional: list[str]) -> None:
+        """`attribute = { after = "another" }`"""
+        if name not in optional:
+            self.add(where, f"`hasattr.attributes` does not say that it is 'optional'{near(name, optional)}")
+        if not isinstance(place, dict) or not isinstance(place.get("after"), str):
+            self.add(where, 'must be a table, { after = "attribute" }')
+            return
+        for key in place.keys() - {"after"}:
+            self.add(f"{where}.{key}", f"unknown entry{near(key, ['after'])}")
+        self._identifier(f"{where}.after", place["after"])
+
+    def _capabilities(self, names: list[str]) -> None:
+        """Each gets a Protocol in the handler module, whose name nothing else may have."""
+        handles = self.data.get("handles", ())
+        taken = {handle["protocol"]: f"the Protocol of {handle['name']}" for handle in handles}
+        taken[self.data["target"]["class"]] = "the handler"
+        if (snapshot := self.data.get("snapshot")) is not None:
+            taken[snapshot["class"]] = "the snapshot"
+        for name in names:
+            self._identifier(f"hasattr.attributes.{name}", name)
+            title = capability_name(name)
+            if title in taken:
+                self.add(f"hasattr.attributes.{name}", f"its Protocol {title} is {taken[title]} too")
+            taken[title] = f"that of {name}"
 
     def _member(self, where: str, to: Any) -> None:
         """`member = "name"`, or `member = { name = "name", parameters = { own = "wrapped" } }`."""

@@ -71,9 +71,16 @@ def _snapshot(snapshot: SnapshotSpec) -> list[str]:
 
 
 def _hasattr(asked: HasattrSpec) -> list[str]:
-    lines = ["[hasattr]", _list("apply", asked.apply)] if asked.apply else []
-    constant = _table((name, "constant") for name in asked.constant)
-    return [*lines, "[hasattr.attributes]", *constant] if constant else lines
+    kinds = (("constant", asked.constant), ("optional", asked.optional), ("capability", asked.capability))
+    attributes = _table((name, kind) for kind, names in kinds for name in names)
+    places = [f"{_key(name)} = {{ {_entry('after', after)} }}" for name, after in asked.places]
+    parts = [
+        ["[hasattr]", _list("apply", asked.apply)] if asked.apply else [],
+        ["[hasattr.attributes]", *attributes] if attributes else [],
+        ["[hasattr.declare]", *places] if places else [],
+        ["[hasattr.accept]", *_table(asked.accept)] if asked.accept else [],
+    ]
+    return [line for part in parts for line in part]
 
 
 def _adapter(adapter: AdapterEntry) -> list[str]:

@@ -8,6 +8,7 @@ COMMANDS = (
     "inventory",
     "plan",
     "split",
+    "declare",
     "port",
     "gate",
     "cleanup",

@@ -71,5 +71,9 @@ def described(arguments: argparse.Namespace) -> str:
     words = [arguments.command]
     if getattr(arguments, "cut", False):
         words.append("--cut")
-    words += [str(getattr(arguments, name)) for name in ("slice", "method") if getattr(arguments, name, None)]
+    words += [
+        str(getattr(arguments, name))
+        for name in ("slice", "target", "method")
+        if getattr(arguments, name, None)
+    ]
     return " ".join(words)

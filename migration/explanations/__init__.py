@@ -24,6 +24,7 @@ def explanations() -> dict[str, Explanation]:
     """Every explanation by its code, in the order of the codes."""
     from migration.explanations import (
         adapters,
+        declaring,
         files,
         methods,
         planning,
@@ -34,6 +35,6 @@ def explanations() -> dict[str, Explanation]:
     )
 
     found: dict[str, Explanation] = {}
-    for module in (methods, slices, verification, files, splitting, tracing, adapters, planning):
+    for module in (methods, slices, verification, files, splitting, tracing, adapters, planning, declaring):
         found |= module.EXPLANATIONS
     return dict(sorted(found.items()))

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from migration.code.facts import dotted
 from migration.code.module_names import ModuleNames, module_level, module_names
+from migration.code.syntax import parse_or_none
 from migration.code.tree import Tree
 from migration.presence.attribute_uses import ModuleUses, module_uses
 from migration.presence.class_body import ClassBody
@@ -106,13 +107,8 @@ class ClassFiles:
         """The parsed file, None where there is none or it does not parse."""
         if path not in self._modules:
             data = self.tree.read(path)
-            module = None
-            if data is not None:
-                try:
-                    module = Module(path, data, ast.parse(data))
-                except (SyntaxError, ValueError, RecursionError):
-                    module = None
-            self._modules[path] = module
+            parsed = parse_or_none(data) if data is not None else None
+            self._modules[path] = Module(path, data, parsed) if data is not None and parsed else None
         return self._modules[path]
 
     @property

@@ -137,6 +137,15 @@ class ClassPresence:
         """Methods that may run before the first statement of `__init__` has; None: any may."""
         return None if self._untimely is None else self._reach(self._untimely, [])
 
+    def reached_by_super_init(self) -> frozenset[str] | None:
+        """Methods that may run while `super().__init__()` of the class's own `__init__` does; None: any may."""
+        owner = self.kin.owner
+        base = self.kin.next_after(owner, "__init__")
+        if self._untimely is None or (base is None and not self._only_object_behind(owner)):
+            return None
+        functions = base.body.functions if base is not None else ()
+        return self._reach(self._untimely, [(base, f) for f in functions if f.name == "__init__" and base])
+
     @cached_property
     def _untimely(self) -> frozenset[str] | None:
         """Methods called by Python on half-made objects, or by a subclass before it calls `super().__init__`."""

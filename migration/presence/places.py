@@ -21,12 +21,33 @@ def context(test: Test, parents: dict[int, ast.AST]) -> Literal["plain", "not", 
     return "plain"
 
 
+#: Where a comparison may stand as it is.
+_ROOMY = (
+    ast.AnnAssign
+    | ast.Assert
+    | ast.Assign
+    | ast.BoolOp
+    | ast.Call
+    | ast.Expr
+    | ast.If
+    | ast.IfExp
+    | ast.Lambda
+    | ast.List
+    | ast.NamedExpr
+    | ast.Return
+    | ast.Set
+    | ast.Tuple
+    | ast.While
+    | ast.comprehension
+    | ast.keyword
+)
+
+
 def is_operand(call: ast.Call, parents: dict[int, ast.AST]) -> bool:
     """Whether a comparison in the place of the call needs parentheses."""
     parent = parents.get(id(call))
-    return not isinstance(
-        parent, ast.If | ast.While | ast.BoolOp | ast.Assign | ast.Return | ast.IfExp
-    ) and not (isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not))
+    negated = isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)
+    return not (negated or isinstance(parent, _ROOMY))
 
 
 def holds_self(test: Test, parents: dict[int, ast.AST]) -> bool:

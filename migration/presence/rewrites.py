@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from migration.code.source import Source
+from migration.code.syntax import expression_or_none
 from migration.presence.answer import Answer, is_plain_name, refused, spelled
 from migration.presence.capability import capability
 from migration.presence.declaring import against_declaring, declared, declaring_obstacles
@@ -53,11 +54,8 @@ def rewrite(source: Source, world: World, answer: Answer) -> tuple[Rewrite, tupl
 
 def _is_editable(source: Source, node: ast.Call) -> bool:
     """Inside f-strings, older Pythons give positions that are not those of the call."""
-    try:
-        text = source.segment(node).decode()
-        return ast.dump(ast.parse(text, mode="eval").body) == ast.dump(node)
-    except (SyntaxError, ValueError):
-        return False
+    parsed = expression_or_none(source.segment(node))
+    return parsed is not None and ast.dump(parsed) == ast.dump(node)
 
 
 def _present(answer: Answer, name: str) -> Rewrite:

@@ -243,7 +243,7 @@ def _recipe(entry: Mapping[str, Any]) -> Recipe:
     rewrites = tuple(RewriteSpec(**rewrite) for rewrite in entry.get("rewrites", ()))
     effects = tuple((method, effect) for method, effect in entry["effects"])
     snapshot = entry.get("snapshot") and SnapshotSpec(**_tuples(entry["snapshot"]))
-    asked = entry.get("hasattr") and HasattrSpec(**_tuples(entry["hasattr"]))
+    asked = entry.get("hasattr") and _hasattr(entry["hasattr"])
     adapters = tuple(_adapter(adapter) for adapter in entry.get("adapters", ()))
     fields = {
         "handles": handles,
@@ -254,6 +254,11 @@ def _recipe(entry: Mapping[str, Any]) -> Recipe:
         "hasattr": asked,
     }
     return Recipe(**{**_tuples(entry), **fields})
+
+
+def _hasattr(entry: Mapping[str, Any]) -> HasattrSpec:
+    pairs = {name: tuple(map(tuple, entry.get(name, ()))) for name in ("places", "accept")}
+    return HasattrSpec(**{**_tuples(entry), **pairs})
 
 
 def _adapter(entry: Mapping[str, Any]) -> AdapterEntry:

@@ -286,8 +286,33 @@ def test_mistakes_in_an_adapter_have_their_line(old: str, new: str, problem: str
             "line 22: hasattr.apply: must be a list of 'always' and 'never', has 'allways', did you",
         ),
         (
-            'attributes = { x = "optional" }',
-            "line 22: hasattr.attributes.x: must be 'constant', is 'optional'",
+            'attributes = { x = "optonal" }',
+            "line 22: hasattr.attributes.x: must be 'constant', 'optional' or 'capability', is 'optonal', did you "
+            "mean optional?",
+        ),
+        (
+            'attributes = { x = "optional" }\ndeclare = { xx = { after = "y" } }',
+            "line 23: hasattr.declare.xx: `hasattr.attributes` does not say that it is 'optional', did you mean x?",
+        ),
+        (
+            'attributes = { x = "optional" }\ndeclare = { x = { after = 1 } }',
+            'line 23: hasattr.declare.x: must be a table, { after = "attribute" }',
+        ),
+        (
+            'attributes = { x = "optional" }\ndeclare = { x = { after = "y", aftr = 1 } }',
+            "line 23: hasattr.declare.x.aftr: unknown entry, did you mean after?",
+        ),
+        (
+            'attributes = { x = "optional" }\ndeclare = { x = { after = "self.y" } }',
+            "line 23: hasattr.declare.x.after: 'self.y' is not a Python name",
+        ),
+        (
+            'apply = ["never"]\n[hasattr.accept]\n"W.f sets: it" = " "',
+            "line 24: hasattr.accept.W.f sets: it: must be the reason why nothing comes of it",
+        ),
+        (
+            'attributes = { drain = "capability", _drain = "capability" }',
+            "line 22: hasattr.attributes._drain: its Protocol HasDrain is that of drain too",
         ),
         ("apply = []", "line 21: hasattr: it must say `apply` or `attributes`"),
         ('aply = ["always"]', "line 22: hasattr.aply: unknown entry, did you mean apply?"),

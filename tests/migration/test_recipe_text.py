@@ -92,7 +92,9 @@ def test_every_entry_is_written():
         "section": "",
         "snapshot": SnapshotSpec("fixed", "Fixed", ("args.limit", "size")),
         "types": "types.json",
-        "hasattr": HasattrSpec(("always",), ("x", "y z")),
+        "hasattr": HasattrSpec(
+            ("always",), ("x", "y z"), ("o", "é"), ("drain",), (("é", "o"),), (("W has x", 'it "is"'),)
+        ),
         "fakes": "tests/fakes.py",
         "adapters": (
             AdapterEntry(

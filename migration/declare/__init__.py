@@ -1,0 +1,1 @@
+"""Attributes that are made on first use become declared state: `migrate declare`."""

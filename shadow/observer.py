@@ -151,7 +151,7 @@ class Observer:
                 entries = self.names.refresh()
                 given = signature.bind(*args, **kwargs).arguments
                 values: Values = {  # before the call: what it decides from must not be what it left behind
-                    Key(Kind.BOUNDARY, None, f"inputs.{name}"): plain(value, self.names.by_uuid)
+                    Key(Kind.BOUNDARY, None, f"inputs.{name}"): plain(self._named(value), self.names.by_uuid)
                     for name, value in given.items()
                 }
             decisions = original(*args, **kwargs)
@@ -161,6 +161,12 @@ class Observer:
             return decisions
 
         return hook
+
+    def _named(self, value: Any) -> Any:
+        """Sequences in a list by their labels: they are looked at by the probe that knows them."""
+        if isinstance(value, list | tuple) and value and all(hasattr(item, "uuid") for item in value):
+            return [self.names.label(item) for item in value]
+        return value
 
     def hook_page_boundary_fast(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def hook(*args: Any, **kwargs: Any) -> Any:

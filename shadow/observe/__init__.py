@@ -4,11 +4,24 @@ Loaded only in the process that runs a worker, after `batchgen` has been importe
 """
 
 from shadow.observe.content import Content
+from shadow.observe.effects import Effects
+from shadow.observe.free import FreeLists, TableTails
+from shadow.observe.launch import Bindings, Launch
 from shadow.observe.probe import Probe, Subject, Values
 from shadow.observe.sequences import Sequences
 from shadow.observe.tables import PageTables, PoolCounts
 
-PROBES: tuple[Probe, ...] = (PageTables(), Sequences(), PoolCounts(), Content())
+PROBES: tuple[Probe, ...] = (
+    Effects(),
+    PageTables(),
+    Sequences(),
+    PoolCounts(),
+    FreeLists(),
+    Launch(),
+    Bindings(),
+    TableTails(),
+    Content(),
+)
 """Every probe, causes first: the first difference of an event is the one nearest to its cause."""
 
 __all__ = ["PROBES", "Probe", "Subject", "Values"]

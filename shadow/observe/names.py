@@ -6,10 +6,11 @@ from typing import Any
 
 
 class Names:
-    """Kept up to date by `refresh`, which each event calls."""
+    """Kept up to date by `refresh`, which each event calls, and by the first question after sequences came."""
 
     def __init__(self, worker: Any) -> None:
         self._worker = worker
+        self._seen: tuple[int, int] | None = None
         self._by_index: dict[int, str] = {}
         self.by_uuid: dict[str, str] = {}
 
@@ -21,9 +22,13 @@ class Names:
         """All sequences of the worker's batch, in its order."""
         batch = getattr(self._worker, "global_batch", None)
         entries = [] if batch is None else list(batch)
+        self._seen = (id(batch), len(entries))
         self._by_index = {entry.global_idx: self.label(entry) for entry in entries}
         self.by_uuid = {entry.uuid: self.label(entry) for entry in entries}
         return entries
 
     def of_index(self, global_idx: int) -> str:
+        batch = getattr(self._worker, "global_batch", None)
+        if batch is not None and self._seen != (id(batch), len(batch)):
+            self.refresh()
         return self._by_index.get(int(global_idx), f"global index {global_idx}")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from shadow.observation import Key, Kind, Observed, Point
+from shadow.observe.forward import ForwardWatch
+from shadow.observe.hooks import Hooks
 from shadow.observe.names import Names
 
 Values = dict[Key, Observed]
@@ -17,12 +20,22 @@ class Subject:
     """The live worker, the class that attention state is bound on, and the labels of the sequences.
 
     `entries`: the sequences of the event in hand, those of the batch at a decode or prefill, else all.
+    `logits`: [rows, V] of the event in hand, where it has some. `observing`: what a hook does inside of it
+    counts as observing, not as the worker's time.
     """
 
     worker: Any
     wrapper: Any
     names: Names
     entries: list[Any]
+    logits: Any = None
+    hooks: Hooks = field(default_factory=Hooks)
+    observing: Callable[[], AbstractContextManager[None]] = nullcontext
+    layers: tuple[int, ...] = ()
+    forward: ForwardWatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.forward = ForwardWatch(self.wrapper, self.hooks)
 
     def pools(self) -> Iterator[tuple[str, Any]]:
         """(name, single GPU pool) of the worker's live manager: looked up anew, for the worker replaces it."""
@@ -32,6 +45,15 @@ class Subject:
         for pool in (getattr(manager, "primary", manager), getattr(manager, "auxiliary", None)):
             if pool is not None:
                 yield pool.config.name, pool
+
+    def hosts(self) -> Iterator[tuple[str, Any]]:
+        """(name, single host pool) as this rank sees it."""
+        view = getattr(getattr(self.worker, "core_engine", None), "host_paged_kv_worker_view", None)
+        if view is None:
+            return
+        for pool in (getattr(view, "primary", view), getattr(view, "auxiliary", None)):
+            if pool is not None and hasattr(pool, "_pages"):
+                yield f"host.{pool.config.name}", pool
 
     def attended(self) -> dict[str, int]:
         """kv_len by label of the rows that attention is bound to, in row order."""

@@ -1,0 +1,101 @@
+"""Page tables: what a row shows is what its sequence owns, enough for its length, and nothing beyond it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from shadow.invariants.invariant import PlainInvariant
+from shadow.observation import Point, Severity, Violation
+from shadow.observe.probe import Subject
+
+_DECODE = frozenset((Point.DECODE,))
+
+
+def _table(pool: Any) -> np.ndarray:
+    table: np.ndarray = pool.gpu_table.cpu().numpy()
+    return table
+
+
+class LengthIdentity(PlainInvariant):
+    """(pages - 1) * page_size + last_page_len == kv_len, on the owned pages that the row shows, in their order."""
+
+    name = "length-identity"
+    points = _DECODE
+
+    def check(self, subject: Subject, point: Point) -> tuple[int, list[Violation]]:
+        looked_at, found = 0, []
+        kv_len = subject.attended()
+        for name, pool in subject.pools():
+            size, table = pool.config.page_size, _table(pool)
+            for row, index in enumerate(pool.slot_to_seq_id[: len(table)]):
+                label = subject.names.of_index(index)
+                length = kv_len.get(label)
+                if length is None:
+                    continue
+                looked_at += 1
+                owned = pool._sequences.get(index, [])
+                pages = -(-length // size)
+                last_page_len = length - (pages - 1) * size
+                shown = table[row, :pages].tolist()
+                if not 1 <= last_page_len <= size or len(owned) < pages:
+                    text = f"{name}: {len(owned)} pages of {size} for {length} tokens"
+                    found.append(Violation(self.name, text, label))
+                elif shown != list(owned[:pages]):
+                    text = f"{name}: row {row} shows {shown}, the sequence owns {list(owned[:pages])}"
+                    found.append(Violation(self.name, text, label))
+        return looked_at, found
+
+
+class RowOrder(PlainInvariant):
+    """Row i of the table, of the bound batch and of the batch whose tokens are selected is one sequence."""
+
+    name = "row-order"
+    points = _DECODE
+
+    def check(self, subject: Subject, point: Point) -> tuple[int, list[Violation]]:
+        rows = [entry.global_idx for entry in subject.entries]
+        found = []
+        orders = [("the attention wrapper", [int(i) for i in subject.wrapper.cur_batch or ()])]
+        orders += [(f"the table of pool {name}", list(pool.slot_to_seq_id)) for name, pool in subject.pools()]
+        for where, order in orders:
+            if order != rows:
+                at = next(
+                    (i for i, pair in enumerate(zip(order, rows, strict=False)) if pair[0] != pair[1]), 0
+                )
+                label = subject.names.of_index(rows[at]) if at < len(rows) else None
+                text = f"{where} has rows {order}, the batch is {rows}"
+                found.append(Violation(self.name, text, label))
+        return len(orders), found
+
+
+class TrailingColumns(PlainInvariant):
+    """Table cells that belong to no owned page are -1: beyond a sequence's list, and beyond the batch's rows.
+
+    The last column is never a page: it is the guard word of the buffer, checked for all rows there are.
+    """
+
+    name = "trailing-columns"
+    points = frozenset((Point.DECODE, Point.BOUNDARY))
+
+    def check(self, subject: Subject, point: Point) -> tuple[int, list[Violation]]:
+        looked_at, found = 0, []
+        for name, pool in subject.pools():
+            table, order = _table(pool), pool.slot_to_seq_id
+            looked_at += table.size
+            beyond = np.argwhere(table[len(order) :] != -1)
+            if len(beyond):
+                row, column = beyond[0].tolist()
+                page = int(table[len(order) + row, column])
+                text = f"{name}: row {len(order) + row} is nobody's and names page {page}"
+                found.append(Violation(self.name, text, severity=Severity.LATENT))
+            for row, index in enumerate(order[: len(table)]):
+                owned = len(pool._sequences.get(index, ()))
+                if (table[row, owned:] != -1).any():
+                    column = owned + int((table[row, owned:] != -1).argmax())
+                    label = subject.names.of_index(index)
+                    page = int(table[row, column])
+                    text = f"{name}: row {row} names page {page} in column {column}, {owned} are owned"
+                    found.append(Violation(self.name, text, label, severity=Severity.LATENT))
+        return looked_at, found

@@ -1,0 +1,124 @@
+"""How the forward of the step was started, and what was bound on the attention wrapper as it began."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from shadow.observation import Key, Kind, Observed, Pages, Point, Rows
+from shadow.observe.forward import Forward
+from shadow.observe.probe import Subject, Values
+
+_DECODE = frozenset((Point.DECODE,))
+_REBUILT = (
+    "decode_plan",
+    "decode_plan_aux",
+)  # made anew by the forward: what is there before is the last one
+_SLOTS = {"state_slots", "primary_slot_indices", "aux_slot_indices"}
+
+
+class Launch:
+    """Eager, or the bucket that was replayed, and the reason for it."""
+
+    kind = Kind.LAUNCH
+    points = _DECODE
+    structural = True
+
+    def missing(self, subject: Subject) -> str | None:
+        return subject.forward.missing
+
+    def install(self, subject: Subject) -> None:
+        subject.forward.install()
+
+    def values(self, subject: Subject, point: Point) -> Values:
+        last = subject.forward.last
+        if last is None:
+            return {Key(Kind.LAUNCH, None, "mode"): "none"}
+        return {
+            Key(Kind.LAUNCH, None, "mode"): last.mode,
+            Key(Kind.LAUNCH, None, "bucket"): last.bucket,
+            Key(Kind.LAUNCH, None, "reason"): last.reason,
+            Key(Kind.LAUNCH, None, "rows"): len(subject.entries),
+        }
+
+
+class Bindings:
+    """The class attributes that are hidden inputs of a forward, in plain form: tensors by row, objects by role."""
+
+    kind = Kind.BINDING
+    points = _DECODE
+    structural = True
+
+    def __init__(self) -> None:
+        self._bound: Values = {}
+        self._trouble: Exception | None = None
+
+    def missing(self, subject: Subject) -> str | None:
+        if not hasattr(subject.wrapper, "MUTABLE_ATTRS"):
+            return f"{subject.wrapper.__name__} does not say what is bound on it"
+        return subject.forward.missing
+
+    def install(self, subject: Subject) -> None:
+        self._bound, self._trouble = {}, None
+
+        def began(forward: Forward) -> None:
+            with subject.observing():
+                try:
+                    self._bound = dict(_bound(subject))
+                except Exception as error:  # the worker's doing: a finding of this event
+                    self._trouble = error
+
+        subject.forward.install()
+        subject.forward.began.append(began)
+
+    def values(self, subject: Subject, point: Point) -> Values:
+        if self._trouble is not None:
+            trouble, self._trouble = self._trouble, None
+            raise trouble
+        bound, self._bound = self._bound, {}
+        return bound
+
+
+def _bound(subject: Subject) -> Iterator[tuple[Key, Observed]]:
+    roles = _roles(subject.worker)
+    rows = [subject.names.of_index(index) for index in subject.wrapper.cur_batch or ()]
+    for name in subject.wrapper.MUTABLE_ATTRS:
+        value = getattr(subject.wrapper, name, None)
+        if name in _REBUILT:
+            continue
+        if name == "cur_batch":
+            yield Key(Kind.BINDING, None, name), Rows(tuple(rows))
+        elif isinstance(value, torch.Tensor):
+            yield from _tensor(name, value, rows)
+        elif value is None or isinstance(value, bool | int | str):
+            yield Key(Kind.BINDING, None, name), value
+        else:
+            role = "callable" if callable(value) else type(value).__name__
+            yield Key(Kind.BINDING, None, name), roles.get(id(value), role)
+
+
+def _tensor(name: str, value: torch.Tensor, rows: list[str]) -> Iterator[tuple[Key, Observed]]:
+    yield Key(Kind.BINDING, None, name), f"{value.dtype}{list(value.shape)}"
+    if value.dim() == 1 and not value.is_floating_point():
+        for label, number in zip(rows, value.tolist(), strict=False):
+            plain: Observed = Pages(name, (number,)) if name in _SLOTS else number
+            yield Key(Kind.BINDING, label, name), plain
+
+
+def _roles(worker: Any) -> dict[int, str]:
+    """What an object is to the worker, by its identity: where roles coincide, the more special one."""
+    manager, engine = (
+        getattr(worker, "gpu_paged_kv_cache_manager", None),
+        getattr(worker, "core_engine", None),
+    )
+    view = getattr(engine, "host_paged_kv_worker_view", None)
+    named = (
+        (view, "host view"),
+        (getattr(engine, "host_paged_kv_worker_view_aux", None), "auxiliary host view"),
+        (manager, "GPU manager"),
+        (getattr(manager, "primary", None), "primary pool"),
+        (getattr(manager, "auxiliary", None), "auxiliary pool"),
+    )
+    return {id(value): role for value, role in named if value is not None}

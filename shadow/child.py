@@ -136,7 +136,7 @@ def run(setup: Setup, link: Link) -> None:
             for requests, _ in batches:
                 observer.finish(worker.generate(requests))
         except EnoughSteps:
-            observer.finish(())
+            pass  # the observer has said so
     check_origin(tree)
     worker.close()
     seconds = (observer.forward_seconds, observer.observe_seconds, observer.wait_seconds)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -36,8 +36,8 @@ class Observer:
 
     `send` delivers an event; `ask` does and returns the tokens to go on with (empty: the worker's own).
     `structural`: integers only; `content_every`: content of each so many-th decode step only. After `max_steps`
-    decode steps the next one raises EnoughSteps. `only`: what to look at. `kinds`: what can be observed of this worker,
-    `unobservable`: what cannot, and why. `fired` is told by a planted fault when it strikes first.
+    decode steps the next one raises EnoughSteps. `only`: what to look at. `kinds`: what can be observed of
+    this worker, `unobservable`: what cannot, and why. `fired` is told by a planted fault when it strikes first.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Observer:
     def hook_decode_forward_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def hook(*args: Any, **kwargs: Any) -> Any:
             if self._max_steps is not None and self.steps >= self._max_steps:
-                raise EnoughSteps
+                self._break_off()
             started, others = time.perf_counter(), self.observe_seconds + self.wait_seconds
             self._decoding = True
             try:
@@ -202,6 +202,13 @@ class Observer:
         self._send(self._event(Point.END, self.names.refresh(), values))
         self.batch += 1
 
+    def _break_off(self) -> NoReturn:
+        """The last event of a batch in the middle of it: nothing is cleaned up, and nothing has to be."""
+        with self._observing():
+            values: Values = {Key(Kind.RESULT, None, "broken off after"): self.steps}
+            self._send(self._event(Point.END, self.names.refresh(), values, held_to_it=False))
+        raise EnoughSteps
+
     def _shows_content(self) -> bool:
         return not self._structural and (not self._decoding or self.steps % self._content_every == 0)
 
@@ -217,7 +224,9 @@ class Observer:
             made[Key(Kind.TOKENS, label, "token")] = int(token)
         return self._event(Point.DECODE if self._decoding else Point.PREFILL, list(entries), made)
 
-    def _event(self, point: Point, entries: list[Any], made: Values | None = None) -> Event:
+    def _event(
+        self, point: Point, entries: list[Any], made: Values | None = None, *, held_to_it: bool = True
+    ) -> Event:
         """What the probes of this point see, then `made`; and what must hold on this side alone."""
         self.subject.entries = entries
         values: Values = {}
@@ -231,7 +240,7 @@ class Observer:
                     violations.append(_unreadable(probe.kind.value, error))
         values.update(made or {})
         for invariant in self._invariants:
-            if point in invariant.points:
+            if held_to_it and point in invariant.points:
                 try:
                     count, found = invariant.check(self.subject, point)
                 except Exception as error:

@@ -4,6 +4,7 @@ from shadow.invariants.cleanup import Leftovers, PhaseCleanup
 from shadow.invariants.invariant import Invariant, PlainInvariant
 from shadow.invariants.lengths import ContextLength, HeldPages, SequenceMetadata
 from shadow.invariants.pages import Conservation, Mirrored, NoAlias, NoDoubleFree, NoUseAfterFree, PagesExist
+from shadow.invariants.reading import Coverage, Poison, WritesOwnPosition
 from shadow.invariants.replay import CapturedPointers, PadRows
 from shadow.invariants.slots import StateSlots
 from shadow.invariants.tables import LengthIdentity, RowOrder, TrailingColumns
@@ -24,6 +25,9 @@ INVARIANTS: tuple[Invariant, ...] = (
     TrailingColumns(),
     PadRows(),
     CapturedPointers(),
+    Coverage(),
+    WritesOwnPosition(),
+    Poison(),
     PhaseCleanup(),
     Leftovers(),
 )

@@ -6,10 +6,14 @@ Loaded only in the process that runs a worker, after `batchgen` has been importe
 from shadow.observe.content import Content
 from shadow.observe.effects import Effects
 from shadow.observe.free import FreeLists, TableTails
+from shadow.observe.host import HostContent, Pending
 from shadow.observe.launch import Bindings, Launch
+from shadow.observe.layers import Layers
+from shadow.observe.plans import Plans
 from shadow.observe.probe import Probe, Subject, Values
 from shadow.observe.sequences import Sequences
 from shadow.observe.tables import PageTables, PoolCounts
+from shadow.observe.writes import WRITE_SET
 
 PROBES: tuple[Probe, ...] = (
     Effects(),
@@ -19,8 +23,13 @@ PROBES: tuple[Probe, ...] = (
     FreeLists(),
     Launch(),
     Bindings(),
+    Plans(),
     TableTails(),
+    HostContent(),
     Content(),
+    WRITE_SET,
+    Pending(),
+    Layers(),
 )
 """Every probe, causes first: the first difference of an event is the one nearest to its cause."""
 

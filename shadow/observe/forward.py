@@ -37,6 +37,11 @@ class ForwardWatch:
         self.began: list[Callable[[Forward], None]] = []
 
     @property
+    def aside(self) -> bool:
+        """Whether a forward that runs now is none of a step: a capture, or a reference to compare with."""
+        return self._aside
+
+    @property
     def missing(self) -> str | None:
         """Why a forward of this tree cannot be watched."""
         if callable(getattr(self._wrapper, "begin_decode_forward", None)):

@@ -39,6 +39,10 @@ class Hooks:
 
         self._undo.append(undo)
 
+    def later(self, undo: Callable[[], None]) -> None:
+        """Has `undo` called when everything is put back."""
+        self._undo.append(undo)
+
     def undo(self) -> None:
         """Last first. Idempotent."""
         while self._undo:

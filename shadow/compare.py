@@ -65,23 +65,22 @@ def compare_and_report(
     timeout: float,
     pairing: Pairing = SAME,
     on_step: Callable[[int, int], None] = lambda step, differing: None,
+    watch: Watcher = lambda control, candidate: None,
     names: tuple[str, str] | None = None,
     facts: tuple[Fact, ...] = (),
 ) -> Report:
     """Runs two sides in lockstep and reports; `names` says what the report calls them (default: their trees)."""
     started = time.monotonic()
-    tally, outcome = compare_sides(control, candidate, timeout=timeout, pairing=pairing, on_step=on_step)
+    tally, outcome = compare_sides(
+        control, candidate, timeout=timeout, pairing=pairing, on_step=on_step, watch=watch
+    )
     same_code = code_digest(Path(control.tree)) == code_digest(Path(candidate.tree))
     legacy, subject = names or (control.tree, candidate.tree)
     circumstances = Circumstances(
         legacy=" ".join((legacy, *_differing(control, candidate))),
         candidate=" ".join((subject, *_differing(candidate, control))),
         same_code=same_code and _alike(control, candidate),
-        facts=(
-            *facts,
-            Fact("requests file", ", ".join(control.batches)),
-            Fact("threads per side", str(control.threads)),
-        ),
+        facts=(*facts, Fact("threads per side", str(control.threads))),
         seconds=time.monotonic() - started,
     )
     return build_report(circumstances, tally, outcome)
@@ -120,4 +119,5 @@ def compare_trees(
     control, subject = (
         Setup(str(tree), (str(requests),), threads, dict(options)) for tree in (legacy, candidate)
     )
-    return compare_and_report(control, subject, timeout=timeout)
+    requests_file = Fact("requests file", str(requests))
+    return compare_and_report(control, subject, timeout=timeout, facts=(requests_file,))

@@ -3,7 +3,7 @@
 from batchgen.models.chat import ChatTemplateError
 from batchgen.models.errors import ModelLoadError
 from batchgen.models.llama import PagedCausalLM
-from batchgen.models.loader import LoadedModel, load_model, state_dict_for_reference
+from batchgen.models.loader import LoadedModel, context_length, load_model, state_dict_for_reference
 from batchgen.models.tokenizer import ByteTokenizer, SubwordTokenizer, Tokenizer
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "PagedCausalLM",
     "SubwordTokenizer",
     "Tokenizer",
+    "context_length",
     "load_model",
     "state_dict_for_reference",
 ]

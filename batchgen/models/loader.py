@@ -18,7 +18,7 @@ from batchgen.models.tiny import TINY_CONFIGS, random_state_dict
 from batchgen.models.tokenizer import ByteTokenizer, Tokenizer
 from batchgen.models.weights import MappingWeights, WeightSource
 
-__all__ = ["LoadedModel", "load_model", "state_dict_for_reference"]
+__all__ = ["LoadedModel", "context_length", "load_model", "state_dict_for_reference"]
 
 _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
@@ -62,6 +62,14 @@ def load_model(
     identity = f"{checkpoint.config!r} {dtype} {checkpoint.digest()}"
     fingerprint = hashlib.sha256(identity.encode()).hexdigest()
     return LoadedModel(checkpoint.config, model, checkpoint.tokenizer(), fingerprint)
+
+
+def context_length(name_or_path: str) -> int:
+    """How many tokens a sequence of this model may have, prompt and answer; reads no weights.
+
+    ModelLoadError as `load_model`.
+    """
+    return _open(name_or_path, seed=0).config.max_position_embeddings
 
 
 def state_dict_for_reference(name_or_path: str, *, seed: int = 0) -> tuple[ModelConfig, dict[str, Tensor]]:

@@ -24,7 +24,8 @@ _TINY = ModelConfig(
     head_dim=16,
     rms_norm_eps=1e-5,
     rope_theta=10000.0,
-    max_position_embeddings=4096,
+    # Room for the longest level of the validation ladder: 10,240 tokens after a prompt.
+    max_position_embeddings=12288,
     tie_word_embeddings=True,
     bos_token_id=ByteTokenizer.bos_token_id,
     eos_token_ids=ByteTokenizer.eos_token_ids,

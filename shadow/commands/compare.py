@@ -11,10 +11,14 @@ from typing import Any
 from reports.model import Fact
 from shadow.commands import options
 from shadow.commands.sides import add_side_options, setups
+from shadow.commands.submitted import Submitted, add_workload_options, submitted
 
 EXAMPLES = """examples:
   shadow compare --legacy . --candidate ../ported --requests requests.jsonl --model tiny --page-size 16
-  shadow compare --legacy HEAD~1 --candidate . --requests requests.jsonl
+  shadow compare --legacy HEAD~1 --requests requests.jsonl
+  shadow compare --model smollm2 --steps 64 --page-size 16
+  shadow compare --candidate ../ported --model tiny --page-size 16 --workload L2-2048,L2-4096 --content-every 64
+  shadow compare --candidate ../ported --workload boundaries
   shadow compare --legacy . --candidate . --candidate-env BATCHGEN_WORKER_KV_NATIVE=1 --requests requests.jsonl
 """
 
@@ -28,7 +32,8 @@ def add_parser(commands: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_side_options(compare)
+    add_side_options(compare, requests_required=False)
+    add_workload_options(compare)
     options.add_report_options(compare)
     compare.set_defaults(run=run)
 
@@ -36,23 +41,28 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from shadow.trees import TreeError, source_tree
     from shadow.verdict import Exit
+    from shadow.workloads import WorkloadError
 
     try:
-        with source_tree(arguments.legacy) as legacy, source_tree(arguments.candidate) as candidate:
-            return _compare(arguments, legacy, candidate)
-    except TreeError as error:
+        with (
+            source_tree(arguments.legacy) as legacy,
+            source_tree(arguments.candidate) as candidate,
+            submitted(arguments) as work,
+        ):
+            return _compare(arguments, legacy, candidate, work)
+    except (TreeError, WorkloadError) as error:
         print(f"shadow compare: {error}", file=sys.stderr)
         return int(Exit.USAGE)
 
 
-def _compare(arguments: argparse.Namespace, legacy: Path, candidate: Path) -> int:
+def _compare(arguments: argparse.Namespace, legacy: Path, candidate: Path, work: Submitted) -> int:
     from rich.console import Console
 
     from shadow.commands.deliver import deliver
     from shadow.compare import compare_and_report
     from shadow.verdict import Exit
 
-    control, subject = setups(arguments, legacy, candidate)
+    control, subject = map(work.setup, setups(arguments, legacy, candidate))
     started = time.monotonic()
     with Console(stderr=True).status("starting both sides …") as status:
 
@@ -66,8 +76,10 @@ def _compare(arguments: argparse.Namespace, legacy: Path, candidate: Path) -> in
             subject,
             timeout=arguments.timeout,
             on_step=on_step,
+            watch=lambda control, candidate: work.see(control),
             names=(arguments.legacy, arguments.candidate),
-            facts=tuple(Fact(name, str(value)) for name, value in control.options.items()),
+            facts=(*(Fact(name, str(value)) for name, value in control.options.items()), *work.facts()),
         )
+    report = work.judged(report)
     failed = report.verdict.exit_code == Exit.HARNESS
     return deliver(report, arguments, first="What went wrong" if failed else "First divergence")

@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from shadow.messages import Setup
 
 
-def add_side_options(parser: argparse.ArgumentParser) -> None:
+def add_side_options(parser: argparse.ArgumentParser, *, requests_required: bool = True) -> None:
     named = "a folder that holds batchgen/, a worker file, or a git revision"
-    parser.add_argument("--legacy", required=True, metavar="TREE", help=named)
-    parser.add_argument("--candidate", required=True, metavar="TREE", help=named)
+    for side in ("legacy", "candidate"):
+        parser.add_argument(f"--{side}", default=".", metavar="TREE", help=f"{named} (default: this folder)")
     parser.add_argument(
         "--requests",
-        required=True,
+        required=requests_required,
+        default=(),
         type=options.file,
         nargs="+",
         metavar="FILE",

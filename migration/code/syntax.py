@@ -45,6 +45,27 @@ def parse(path: str, data: bytes) -> ast.Module:
             gc.enable()
 
 
+def parse_or_none(data: bytes) -> ast.Module | None:
+    """The tree of a file that is only looked at; None where it does not parse, for whatever reason."""
+    found = _tree(data, "exec")
+    return found if isinstance(found, ast.Module) else None
+
+
+def expression_or_none(text: bytes | str) -> ast.expr | None:
+    """The tree of one expression; None where it is none."""
+    found = _tree(text, "eval")
+    return found.body if isinstance(found, ast.Expression) else None
+
+
+def _tree(text: bytes | str, mode: str) -> ast.AST | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text, mode=mode)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 def explain(path: str, data: bytes, error: SyntaxError | ValueError) -> MigrationError:
     """One line: where the parser stopped, why, and which Python would go on."""
     if (at := data.find(b"\0")) >= 0:

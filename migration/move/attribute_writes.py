@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from migration.code.facts import dotted, self_name
+from migration.code.syntax import parse_or_none
 from migration.code.tree import Tree
 
 _SETTERS = ("setattr", "delattr", "object", "__setattr__")
@@ -34,9 +35,8 @@ def writes_of(tree: Tree, name: str) -> Iterator[Write]:
         data = tree.read(path) or b""
         if not mention.search(data):
             continue
-        try:
-            module = ast.parse(data)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        module = parse_or_none(data)
+        if module is None:
             continue
         yield from _Walker(path, name).walk(module, None, "", None)
 

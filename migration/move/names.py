@@ -20,6 +20,7 @@ from migration.code.facts import dotted, statements
 from migration.code.module_file import module_file
 from migration.code.source import Source
 from migration.code.structure import FunctionNode
+from migration.code.syntax import expression_or_none
 from migration.code.tree import Tree
 from migration.errors import Refusal
 
@@ -264,10 +265,8 @@ def annotation_names(node: ast.AST) -> Iterator[str]:
 
 def type_names(annotation: ast.expr) -> Iterator[str]:
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-        try:
-            yield from type_names(ast.parse(annotation.value, mode="eval").body)
-        except SyntaxError:
-            return
+        if (parsed := expression_or_none(annotation.value)) is not None:
+            yield from type_names(parsed)
     elif isinstance(annotation, ast.Subscript) and dotted(annotation.value).rpartition(".")[2] == "Literal":
         yield from type_names(annotation.value)
     elif isinstance(annotation, ast.Name):

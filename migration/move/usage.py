@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from migration.code.facts import dotted
+from migration.code.syntax import parse_or_none
 from migration.code.tree import Tree
 from migration.recipe import Recipe
 
@@ -29,9 +30,8 @@ def overrides(tree: Tree, recipe: Recipe, methods: Collection[str]) -> tuple[Ove
         data = tree.read(path) or b""
         if path == recipe.target_file or not wanted.search(data):
             continue
-        try:
-            module = ast.parse(data)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        module = parse_or_none(data)
+        if module is None:
             continue
         for node in ast.walk(module):
             found += _overrides_at(node, path, recipe.source_class, methods)

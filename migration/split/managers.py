@@ -16,6 +16,7 @@ from migration.code.import_roots import import_root
 from migration.code.module_file import module_file
 from migration.code.source import Source
 from migration.code.structure import FunctionNode
+from migration.code.syntax import parse_or_none
 from migration.code.tree import Tree
 from migration.split.effects import inner_statements
 
@@ -118,12 +119,8 @@ class Managers:
         if self.tree is None or not module:
             return []
         file = module_file(self.tree, module, import_root(self.tree, self.source))
-        if file is None:
-            return []
-        try:
-            return _definitions(ast.parse(file[1]).body, attribute)
-        except (SyntaxError, ValueError):
-            return []
+        parsed = parse_or_none(file[1]) if file is not None else None
+        return _definitions(parsed.body, attribute) if parsed is not None else []
 
 
 def _definitions(body: list[ast.stmt], name: str) -> list[ast.stmt]:

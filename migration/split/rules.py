@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from migration.code.facts import dotted, is_static, self_name
 from migration.code.source import Source
 from migration.code.structure import ClassOutline, Method
+from migration.code.syntax import parse_or_none
 from migration.code.tree import Tree
 from migration.errors import Refusal
 from migration.split.scope import bound_names
@@ -101,9 +102,8 @@ def _foreign_uses(source: Source, shape: ClassOutline, method: Method, tree: Tre
     for path, data in files:
         if not wanted.search(data):
             continue
-        try:
-            module = source.tree if path == source.path else ast.parse(data)
-        except (SyntaxError, ValueError):
+        module = source.tree if path == source.path else parse_or_none(data)
+        if module is None:
             continue
         for node in ast.walk(module):
             yield from (

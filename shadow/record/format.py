@@ -32,6 +32,7 @@ class Tag(Enum):
     REQUESTS = b"REQS"
     NAMES = b"NAME"
     CHUNK = b"CHNK"
+    ALARM = b"CHN!"  # a chunk in which an invariant was violated
     ARRAYS = b"ARRS"
     END = b"DONE"
 

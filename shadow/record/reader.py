@@ -34,6 +34,7 @@ class Record:
         self.end: tables.End | None = None
         self._requests: Frame | None = None
         self._array_frames: list[list[Frame]] = [[]]
+        self._name_frames: list[list[Frame]] = [[]]
         header: tables.Header | None = None
         for frame in scan(data, check_preamble(data, tables.schema_hash())):
             if isinstance(frame, Tail):
@@ -51,13 +52,15 @@ class Record:
             case Tag.REQUESTS:
                 self._requests = frame
             case Tag.NAMES:
+                self._name_frames[-1].append(frame)
                 table = self._decoded(frame, tables.Names)
                 self._guarded(frame, lambda: self.dictionary.learn(table))
             case Tag.ARRAYS:
                 self._array_frames[-1].append(frame)
-            case Tag.CHUNK:
+            case Tag.CHUNK | Tag.ALARM:
                 self.chunk_frames.append(frame)
                 self._array_frames.append([])
+                self._name_frames.append([])
             case Tag.END:
                 self.end = self._decoded(frame, tables.End)
 
@@ -97,8 +100,19 @@ class Record:
         )
         return chunk
 
-    def chunks(self) -> Iterator[Chunk]:
-        return map(self.chunk, range(len(self.chunk_frames)))
+    def chunks(self, first: int = 0) -> Iterator[Chunk]:
+        """From chunk `first` on, in order."""
+        return map(self.chunk, range(max(0, first), len(self.chunk_frames)))
+
+    @cached_property
+    def chunk_digests(self) -> list[tuple[bytes, ...]]:
+        """One item a chunk: equal items at equal places, and before them, mean equal events."""
+        return [
+            (chunk.digest, *(frame.digest for frame in (*arrays, *names)))
+            for chunk, arrays, names in zip(
+                self.chunk_frames, self._array_frames, self._name_frames, strict=False
+            )
+        ]
 
     def events(self) -> Iterator[Event]:
         """All events that can be read, in order."""

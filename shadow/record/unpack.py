@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shadow.observation import Event, Observed
+from shadow.observation import Event, Key, Observed, Point
 from shadow.record import tables
 from shadow.record.format import RecordError
 from shadow.record.lists import unpack_lists
@@ -119,19 +119,25 @@ class Chunk:
         self._arrays[number] = array
         return array
 
-    def event(self, index: int) -> Event:
-        """Event `index` of this chunk as it was recorded."""
+    def extra(self, index: int) -> int:
+        """The number, plus one, of the value that holds what event `index` has beside values; 0 for nothing."""
+        return int(self._extras[index])
+
+    def event(self, index: int, *, only_rest: bool = False) -> Event:
+        """Event `index` of this chunk as it was recorded; `only_rest`: without its values."""
         block = self._block_of[int(self.shape_numbers[index])]
-        column = block.matrix[:, int(np.searchsorted(block.events, index))]
-        values = {
-            key: self.cell(cls, number)
-            for key, cls, number in zip(
-                block.shape.keys, block.classes.tolist(), column.tolist(), strict=True
-            )
-        }
-        extra = int(self._extras[index])
+        values: dict[Key, Observed] = {}
+        if not only_rest:
+            column = block.matrix[:, int(np.searchsorted(block.events, index))].tolist()
+            cells = zip(block.shape.keys, block.classes.tolist(), column, strict=True)
+            values = {key: self.cell(cls, number) for key, cls, number in cells}
+        extra = self.extra(index)
         more: Mapping[str, Any] = self.value(extra - 1) if extra else {}
         return Event(block.shape.point, int(self.steps[index]), values, **more)
+
+    def point(self, index: int) -> Point:
+        """Where event `index` was taken."""
+        return self._block_of[int(self.shape_numbers[index])].shape.point
 
     def cell(self, cls: int, number: int) -> Observed:
         """What an integer of class `cls` stands for."""

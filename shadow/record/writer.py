@@ -58,9 +58,10 @@ class RecordWriter:
         first = self.events - len(self._waiting)
         chunk = pack_chunk(first, self._waiting, self._dictionary, self._arrays.count)
         news = self._dictionary.news()
+        tag = Tag.ALARM if any(event.violations for event in self._waiting) else Tag.CHUNK
         self._waiting, self._arrays = [], ArrayPacker()
         frames = b"" if news is None else frame_bytes(Tag.NAMES, encode(news))
-        self._write(frames + frame_bytes(Tag.CHUNK, encode(chunk)))
+        self._write(frames + frame_bytes(tag, encode(chunk)))
 
     def finish(self, outcome: str) -> None:
         """The run is over; `outcome` is "done" or what was raised. Closes the file."""

@@ -1,0 +1,51 @@
+"""Comparison of two recorded values under what is left out and what is allowed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from shadow.diff import Comparison, Mismatch, Nature, compare_events
+from shadow.observation import Event, Key, Kind, Observed, Point
+from shadow.pairing import SAME, Pairing
+
+_CONTENT = frozenset((Kind.KV, Kind.HOST_KV, Kind.LAYER))
+
+
+@dataclass(frozen=True)
+class Judge:
+    """`bound`: rows of logits count as equal up to this relative L2; digests of content, which are equal bit
+    for bit or not at all, are then left out. `ignored`: fields that only one record holds by intent."""
+
+    bound: float | None = None
+    pairing: Pairing = SAME
+
+    def ignores(self, key: Key) -> bool:
+        return self.pairing.ignores(key.kind, key.field) or (self.bound is not None and key.kind in _CONTENT)
+
+    def events(self, legacy: Event, candidate: Event) -> Comparison:
+        """As compare_events, of two events of one point."""
+        if self.bound is None:
+            return compare_events(legacy, candidate, self.pairing)
+        ours, theirs = (
+            replace(e, values={k: v for k, v in e.values.items() if not self.ignores(k)})
+            for e in (legacy, candidate)
+        )
+        comparison = compare_events(ours, theirs, self.pairing)
+        return replace(comparison, mismatches=tuple(filter(self._counts, comparison.mismatches)))
+
+    def _counts(self, mismatch: Mismatch) -> bool:
+        score = mismatch.score
+        if mismatch.nature is not Nature.NUMERIC or score is None or self.bound is None:
+            return True
+        return score.relative_l2 > self.bound
+
+    def values(self, key: Key, legacy: Observed, candidate: Observed) -> tuple[int, int]:
+        """(leaves compared, leaves that differ) of one pair of values."""
+        comparison = self.events(Event(Point.END, 0, {key: legacy}), Event(Point.END, 0, {key: candidate}))
+        return comparison.compared.total(), len(comparison.mismatches)
+
+    def rest(self, legacy: Event, candidate: Event) -> tuple[int, int]:
+        """The same of what events hold beside their values: invariants checked, and those violated."""
+        comparison = self.events(replace(legacy, values={}), replace(candidate, values={}))
+        return Counter(comparison.compared)[Kind.INVARIANT], len(comparison.mismatches)

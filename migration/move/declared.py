@@ -36,7 +36,8 @@ from migration.recipe_check import near
 class Rule:
     """`pattern` (with `self` for the first parameter) becomes `members` of `handle`.
 
-    Without a handle `pattern` is the constant that a call becomes, spelled by the one member.
+    Without a handle `pattern` is the constant that a call becomes, spelled by the one member. With a
+    `capability` a hasattr call becomes an isinstance test of the handle with that Protocol.
     """
 
     text: str
@@ -45,6 +46,7 @@ class Rule:
     members: tuple[str, ...]
     #: A chain may be left to the host; a rewrite must be made wherever it matches.
     optional: bool
+    capability: str = ""
 
 
 @dataclass(frozen=True)
@@ -155,8 +157,10 @@ def _single(recipe: Recipe, proven: Mapping[Place, Proven]) -> dict[Place, Rule]
     made: dict[Place, Rule] = {}
     for place, one in proven.items():
         pattern = expression(one.after)
-        if one.attribute:
-            handle = recipe.handle_for(one.attribute).name
+        handle = recipe.handle_for(one.attribute).name
+        if one.capability:
+            made[place] = Rule(one.before, pattern, handle, (), optional=False, capability=one.capability)
+        elif one.attribute:
             made[place] = Rule(one.before, pattern, handle, (one.attribute,), optional=False)
         else:
             made[place] = Rule(one.before, pattern, "", (one.after,), optional=False)
@@ -186,6 +190,11 @@ class _Finder(ast.NodeTransformer):
             if not rule.handle:
                 return ast.copy_location(copy_tree(rule.pattern), node)
             marked: ast.expr = ast.Name(mark(rule.handle), ast.Load())
+            if rule.capability and isinstance(node, ast.Call):
+                # The Protocol of the handle needs no more than for the hasattr that was there.
+                asked = copy_tree(node)
+                asked.args[0] = ast.copy_location(marked, node.args[0])
+                return asked
             for member in rule.members:
                 marked = ast.Attribute(ast.copy_location(marked, node), member, ast.Load())
             return ast.copy_location(marked, node)
@@ -213,6 +222,8 @@ class _Finder(ast.NodeTransformer):
             return False
         path = (f"{self._self}._{rule.handle}", *rule.members) if rule.handle else rule.members
         after = ".".join(path).encode()
+        if rule.capability:
+            after = b"isinstance(%b, %b)" % (after, rule.capability.encode())
         following = line[node.end_col_offset : node.end_col_offset + 1]
         after += b" " if following.isalnum() or following == b"_" else b""
         self.edits.append(LineEdit(node.lineno, node.col_offset, len(text), after))

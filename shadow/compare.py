@@ -9,8 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from reports import Fact, Report
+from shadow.explain import Narrator
 from shadow.lockstep import Outcome, Watcher, run_lockstep
 from shadow.messages import Setup
+from shadow.observation import Event
 from shadow.pairing import SAME, Pairing
 from shadow.side import Side
 from shadow.tally import Tally
@@ -71,8 +73,20 @@ def compare_and_report(
 ) -> Report:
     """Runs two sides in lockstep and reports; `names` says what the report calls them (default: their trees)."""
     started = time.monotonic()
+    narrator = Narrator()
+
+    def both(ours: Event, theirs: Event) -> None:
+        narrator.watch(ours, theirs)
+        watch(ours, theirs)
+
     tally, outcome = compare_sides(
-        control, candidate, timeout=timeout, pairing=pairing, on_step=on_step, watch=watch
+        control,
+        candidate,
+        timeout=timeout,
+        pairing=pairing,
+        on_step=on_step,
+        watch=both,
+        stop=narrator.note,
     )
     same_code = code_digest(Path(control.tree)) == code_digest(Path(candidate.tree))
     legacy, subject = names or (control.tree, candidate.tree)
@@ -83,7 +97,7 @@ def compare_and_report(
         facts=(*facts, Fact("threads per side", str(control.threads))),
         seconds=time.monotonic() - started,
     )
-    return build_report(circumstances, tally, outcome)
+    return build_report(circumstances, tally, outcome, narrator.account(tally))
 
 
 def _alike(control: Setup, candidate: Setup) -> bool:

@@ -175,8 +175,10 @@ def _facts(circumstances: Circumstances, tally: Tally, outcome: Outcome) -> tupl
     return tuple(facts)
 
 
-def build_report(circumstances: Circumstances, tally: Tally, outcome: Outcome) -> Report:
-    """The report of one run; its verdict carries the exit code."""
+def build_report(
+    circumstances: Circumstances, tally: Tally, outcome: Outcome, account: tuple[str, ...] = ()
+) -> Report:
+    """The report of one run; its verdict carries the exit code. `account`: how a divergence came about."""
     code = exit_code(tally, outcome)
     status = {
         Exit.EQUAL: Status.PASS,
@@ -203,7 +205,8 @@ def build_report(circumstances: Circumstances, tally: Tally, outcome: Outcome) -
         checks=tuple(_check(kind, tally) for kind in Kind if kind in tally.required or tally.compared[kind]),
         findings=tuple(findings),
         total_findings=total,
-        tables=_timings(outcome)
+        tables=((Table("How it came about", ("",), tuple((said,) for said in account)),) if account else ())
+        + _timings(outcome)
         + ((Table("What the candidate said last", ("text",), ((trace,),)),) if trace else ()),
         seconds=circumstances.seconds,
         sides=("legacy", "candidate"),

@@ -14,7 +14,9 @@ from shadow.shrink.reduce import Shrunk
 
 TIMES = 3
 
-_TEMPLATE = '''"""Shrunk by `shadow shrink`: events {events_before} to {events}, requests {requests_before} to {requests}.
+_TEMPLATE = '''"""Shrunk by `shadow shrink`.
+
+Events: {events_before} to {events}; requests: {requests_before} to {requests}.
 
 Fails where the candidate differs from the legacy in {kind} ({where}).
 Run it with the candidate replaced by the legacy to see it pass: SHADOW_CANDIDATE=legacy pytest THIS_FILE

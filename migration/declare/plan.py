@@ -216,8 +216,7 @@ def _stuck(name: str, finding: HasattrFinding) -> Refusal | None:
     change = finding.rewrite
     # A getattr without a default is the attribute itself, whatever cannot be seen.
     if finding.assumed is not None and change.kind != "attribute":
-        names = "; ".join(dict.fromkeys(map(obstacle_name, finding.assumed.obstacles)))
-        return Refusal("MG539", name, finding.line, names)
+        return Refusal("MG539", name, finding.line, "; ".join(finding.assumed.obstacles))
     if change.text is None:
         return Refusal("MG538", name, finding.line, change.why)
     if finding.verdict == "never" or change.kind == "capability":

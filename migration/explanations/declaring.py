@@ -88,6 +88,7 @@ seen = "optional"
         what="The class neither asks for such an attribute nor makes it in `__init__`; or nothing that stands against "
         "a declaration in it has the name that was accepted.",
         why="A name that is spelled wrong would be passed over in silence.",
-        past="Take the name from `migrate inventory FILE --hasattr`. An obstacle is named without its line numbers.",
+        past="Take the name from `migrate inventory FILE --hasattr`. Line numbers in the name of an obstacle do not "
+        "count.",
     ),
 }

@@ -12,6 +12,7 @@ from migration.errors import MigrationError, Refusal
 from migration.inverse.fold import fold
 from migration.ledger.change import FileChange
 from migration.move.cut import CutPlan, plan_cut
+from migration.presence.capability import capability_name
 from migration.proofs.record import ProofFile, digest
 
 
@@ -74,6 +75,7 @@ def _more_than(proof: ProofFile, handler: bytes) -> list[str]:
     recipe = proof.recipe
     own = {recipe.handler_class, *(handle.protocol for handle in recipe.handles)}
     own |= {recipe.snapshot.class_name} if recipe.snapshot else set()
+    own |= {capability_name(name) for name in recipe.hasattr.capability} if recipe.hasattr else set()
     getters = {f"_{handle.name}" for handle in proof.recipe.handles if handle.expressions}
     known = {*proof.names, "__init__", "for_worker", *getters}
     found = [

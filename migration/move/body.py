@@ -5,6 +5,7 @@ self.__pages, x.__pages    ..._Worker__pages              what the class body ma
 from .units import MB      from app.units import MB       the handler lives elsewhere
 LIMIT                      worker_module.LIMIT            a module variable that may change, or be missing,
                                                           is read where it lives, when it is read
+warn(..., stacklevel=2)    warn(..., stacklevel=3)        the stub is one frame more
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from migration.code.facts import own_scope
 from migration.code.source import Source
 from migration.code.structure import ClassOutline
 from migration.move.moving import Moving, mangled
+from migration.move.stack_levels import CALLER, levels
 
 _FROM = re.compile(rb"from(\s*)(\.[.\s]*[\w.]*)(\s*)import\b")
 
@@ -111,6 +113,9 @@ def body_edits(
             edits.append(LineEdit(node.lineno, span[0], span[1] - span[0], text))
     for read in late_reads(moving, late):
         edits.append(LineEdit(read.lineno, read.col_offset, 0, f"{alias}.".encode()))
+    edits += [
+        LineEdit(level.lineno, level.col_offset, 1, b"%d" % (CALLER + 1)) for level in levels(moving.node)
+    ]
     return edits
 
 

@@ -22,6 +22,7 @@ from migration.errors import MigrationError, Refusal
 from migration.ledger.change import FileChange
 from migration.move.beside import beside
 from migration.move.body import body_edits, super_calls
+from migration.move.capabilities import CHECKABLE, capabilities, capability_texts, hidden
 from migration.move.declared import Declared, declare, mark, unmatched, unused
 from migration.move.handler_module import TYPING_CALLABLE, handler_text, import_lines, is_read
 from migration.move.literal import Literal, literal_of, misfits
@@ -115,7 +116,7 @@ def _plan(recipe: Recipe, tree: Tree) -> CutOutcome:
     declared = {one.name: declare(source, one, recipe, proven) for one in moving}
     missing = unmatched(recipe, declared.values())
     if not recipe.partial:
-        missing += [f"hasattr: no moved method asks for {name}" for name in unasked]
+        missing += [f"hasattr: {what}" for what in unasked]
     if missing:
         raise MigrationError("MG401", f"slice {recipe.name}: {'; '.join(missing)}")
     refusals = [
@@ -296,6 +297,7 @@ class _Cut:
             *misfit,
             *imports.refusals,
             *self._name_clashes(found, types),
+            *hidden(self.moving, self._capabilities),
             *self._cycle(handler),
             *self._replaced(),
             *self._misfits(),
@@ -370,6 +372,11 @@ class _Cut:
         """The Protocols that the recipe gives, by handle."""
         found = {s.name: literal_of(s, self.recipe, self.tree, self.names) for s in self.recipe.handles}
         return {name: literal for name, literal in found.items() if literal is not None}
+
+    @cached_property
+    def _capabilities(self) -> dict[str, str]:
+        """Protocols of methods that only some subclasses have, with the method."""
+        return capabilities(self.proven)
 
     @cached_property
     def _fields(self) -> tuple[str, ...]:
@@ -459,7 +466,9 @@ class _Cut:
         for one in self.moving:
             text = self._moved(one, (), ()).decode()
             code = f"if 1:\n{text}"
-            needs.append((one.name, one.node, needed_names(one.node, one.name, code)))
+            needed = needed_names(one.node, one.name, code)
+            needed = dataclasses.replace(needed, at_call=needed.at_call - self._capabilities.keys())
+            needs.append((one.name, one.node, needed))
         return plan_imports(
             needs, self.names, self.tree, self._leads_back, self._replaced_names, _class_names(self.shape)
         )
@@ -496,7 +505,14 @@ class _Cut:
         normalised = [_with_newlines(self._final(one)) for one in self.moving]
         fields = [(path, types.of(path)[0] if "." not in path else "Any") for path in self._fields]
         text = handler_text(
-            self.recipe, found, self.imports, types.imports, normalised, self._is_first_party, fields
+            self.recipe,
+            found,
+            self.imports,
+            types.imports,
+            normalised,
+            self._is_first_party,
+            fields,
+            capability_texts(self.recipe, self._capabilities),
         )
         return text.replace("\n", newline).encode()
 
@@ -554,9 +570,15 @@ class _Cut:
         written = {handle.spec.protocol for handle in found if not handle.spec.protocol_from}
         own = {recipe.handler_class, *written, *imports.logger_lines}
         own |= {recipe.snapshot.class_name} if recipe.snapshot else set()
+        own |= self._capabilities.keys()
         bound: dict[str, ImportName] = {
             n: ImportName("typing", n) for n in ("Any", "Protocol", "TYPE_CHECKING")
         }
+        if self._capabilities:
+            bound[CHECKABLE.bound] = CHECKABLE
+        for title in self._capabilities.keys() & names.bindings.keys():
+            line = names.bindings[title][0].node.lineno
+            refusals.append(Refusal("MG019", recipe.source_file, line, f"{title} means two things"))
         given = {item for literal in self._literals.values() for item in literal.imports}
         items = {*imports.runtime, *imports.typing, *types.imports, *given}
         if any(is_read(handle.spec) for handle in found) and TYPING_CALLABLE not in items:

@@ -75,7 +75,7 @@ class Expressions(ast.NodeTransformer):
         if isinstance(node, ast.Call) and (node.lineno, node.col_offset) in self._proven:
             one = self._proven[node.lineno, node.col_offset]
             if _unparsed(node) == one.before:
-                self.counts[one.before, f"{one.after} (proved)"] += 1
+                self.counts[one.before, f"{one.after} ({one.how})"] += 1
                 return expression(self._spelled(one.after))
         result: ast.AST = super().visit(node)
         return result

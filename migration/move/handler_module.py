@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
+from migration.move.capabilities import CHECKABLE
 from migration.move.moving import mangled
 from migration.move.names import ImportName, ImportPlan
 from migration.move.protocols import Handle, protocol_text
@@ -62,14 +63,19 @@ def handler_text(
     methods: Iterable[str],
     is_first_party: Callable[[str], bool],
     fields: Sequence[tuple[str, str]] = (),
+    capabilities: Sequence[str] = (),
 ) -> str:
     """The whole module with LF line ends; `methods` come indented by four spaces.
 
-    `fields` are (path from the worker, type) of the snapshot.
+    `fields` are (path from the worker, type) of the snapshot; `capabilities` the Protocols of methods that
+    only some workers have.
     """
     protocols = [text for handle in handles if (text := protocol_text(handle))]
     methods = list(methods)
     runtime = set(plan.runtime) | {ImportName("typing", "Any")}
+    if capabilities:
+        protocols += capabilities
+        runtime.add(CHECKABLE)
     if protocols:
         runtime.add(ImportName("typing", "Protocol"))
     if fields:

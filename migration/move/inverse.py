@@ -106,6 +106,8 @@ class Declared(ast.NodeTransformer):
         self._late = frozenset(late)
         self._alias = alias
         self._classes = 0
+        #: Frames of their own around the node: functions, classes and comprehensions inside the method.
+        self._inner = 0
         self._expressions = Expressions(recipe, self_name(one.node), proven)
         self.counts: Counter[str] = Counter()
 
@@ -120,6 +122,7 @@ class Declared(ast.NodeTransformer):
             (isinstance(n, ast.Name) and n.id == "super")
             or (isinstance(n, ast.Attribute) and n.attr.startswith("__") and not n.attr.endswith("__"))
             or (isinstance(n, ast.ImportFrom) and n.level > 0)
+            or (isinstance(n, ast.keyword) and n.arg == "stacklevel")
             for n in ast.walk(one.node)
         )
 
@@ -168,7 +171,24 @@ class Declared(ast.NodeTransformer):
                 self.counts["super() spelled out"] += 1
                 first = [*self._one.node.args.posonlyargs, *self._one.node.args.args][0].arg
                 node.args = [ast.Name(self._class, ast.Load()), ast.Name(first, ast.Load())]
+        if (
+            not self._inner
+            and isinstance(node.func, ast.Attribute)
+            and ast.unparse(node.func) == "warnings.warn"
+        ):
+            for keyword in node.keywords:
+                if keyword.arg == "stacklevel" and ast.unparse(keyword.value) == "2":
+                    self.counts["stacklevel counts the stub"] += 1
+                    keyword.value = ast.Constant(3)
         return node
+
+    def _in_own_frame(self, node: ast.AST) -> ast.AST:
+        self._inner += 1
+        self.generic_visit(node)
+        self._inner -= 1
+        return node
+
+    visit_Lambda = visit_GeneratorExp = visit_ListComp = visit_SetComp = visit_DictComp = _in_own_frame
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
         if node.level:
@@ -180,7 +200,7 @@ class Declared(ast.NodeTransformer):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         self._classes += 1
-        self.generic_visit(node)
+        self._in_own_frame(node)
         self._classes -= 1
         return node
 
@@ -194,7 +214,7 @@ class Declared(ast.NodeTransformer):
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
         returns, node.returns = node.returns, None
-        self.generic_visit(node)
+        self._in_own_frame(node)
         node.returns = returns
         return node
 

@@ -16,6 +16,7 @@ from migration.code.flakes import Flake, flakes
 from migration.code.source import Source, read_source
 from migration.code.structure import ClassOutline, FunctionNode, Method, outline
 from migration.errors import MigrationError, Refusal
+from migration.move.capabilities import capability_faults
 from migration.move.expected import given_protocols, protocol_faults, wiring_faults
 from migration.move.inverse import Declared, Inverse
 from migration.move.moving import Moving, is_overload, moved_name
@@ -37,7 +38,7 @@ class Result:
     late: Mapping[str, tuple[str, ...]]
     alias: str
     imports_removed: tuple[str, ...]
-    #: Calls that are proved to be constant, by their places in the original.
+    #: Calls that become something else as the prover allows, by their places in the original.
     proven: Mapping[Place, Proven] = field(default_factory=dict)
 
 
@@ -146,6 +147,7 @@ def prove(
         )
     given = given_protocols(recipe, new.tree)
     faults_of_class = [*wiring_faults(recipe, new.tree), *protocol_faults(recipe, given)]
+    faults_of_class += capability_faults(new.tree, result.proven)
     refusals += [Refusal("MG202", recipe.handler_class, 0, fault) for fault in faults_of_class]
     untouched = _outside(before, [one.method for one in moved])
     if untouched != _outside(after, list(stubs.values())):

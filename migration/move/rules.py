@@ -11,6 +11,7 @@ from migration.code.structure import ClassOutline, Method
 from migration.errors import Refusal
 from migration.move.body import import_span, may_name_class, super_calls
 from migration.move.moving import Moving, decorator_name, default_of, is_overload
+from migration.move.stack_levels import settled
 from migration.recipe import Recipe
 
 _READS_SOURCE = frozenset(("script", "jit", "njit"))
@@ -36,7 +37,7 @@ def method_refusals(
     """Every reason why this definition cannot move; empty when it can."""
     found = [
         *_definition(source, outline, moving, recipe),
-        *_body(source, outline, moving),
+        *_body(source, outline, moving, recipe),
         *_self_uses(source, moving),
     ]
     return tuple(Refusal(code, moving.label, line, message) for code, line, message in sorted(set(found)))
@@ -115,7 +116,7 @@ def _binds(node: ast.AST, name: str) -> bool:
     )
 
 
-def _body(source: Source, outline: ClassOutline, moving: Moving) -> _Found:
+def _body(source: Source, outline: ClassOutline, moving: Moving, recipe: Recipe) -> _Found:
     """Hazards that depend on the class or module in which the code is compiled."""
     node = moving.node
     own_supers = {id(call.func) for call in super_calls(moving)} if may_name_class(source, outline) else set()
@@ -144,7 +145,8 @@ def _body(source: Source, outline: ClassOutline, moving: Moving) -> _Found:
         elif isinstance(part, ast.Name) and part.id in _MODULE_DUNDERS:
             yield "MG011", line, f"{part.id} names the module it stands in"
         elif isinstance(part, ast.keyword) and part.arg == "stacklevel":
-            yield "MG011", line, "stacklevel counts frames, and the stub adds one"
+            if id(part) not in settled(source, moving, recipe):
+                yield "MG011", line, "stacklevel counts frames, and the stub adds one"
         elif isinstance(part, ast.Call):
             path = dotted(part.func)
             if path in _FRAME_CALLS or (path in ("vars", "dir") and not part.args):

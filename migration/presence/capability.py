@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from migration.presence.answer import Answer, is_plain_name
-from migration.presence.findings import Rewrite
+from migration.presence.findings import HasattrFinding, Rewrite
 from migration.presence.world import World
 
 
@@ -42,3 +42,20 @@ def protocol_of(attribute: str) -> str:
         f"@runtime_checkable\nclass {capability_name(attribute)}(Protocol):\n"
         f"    def {attribute}(self, *args: Any, **kwargs: Any) -> Any: ..."
     )
+
+
+def no_capability(world: World, finding: HasattrFinding) -> str:
+    """Why the rewrite of a test is not that of a capability."""
+    name = finding.attribute or ""
+    if finding.kind == "getattr":
+        return "a getattr gives more than a yes or no"
+    if not finding.sites or world.in_class_body(name) is not None:
+        return finding.reason
+    for site in finding.sites:
+        if site.kind != "subclass":
+            return f"also made by {site.where} ({site.path}:{site.line})"
+    touched = next(world.elsewhere(name, "store", "delete"), None)
+    if touched is not None:
+        return f"objects are given it or lose it ({touched.path}:{touched.line})"
+    site = finding.sites[0]
+    return f"not a plain method wherever it is made: {site.where} ({site.path}:{site.line})"

@@ -214,7 +214,7 @@ def test_a_test_that_is_always_true_where_it_stands_changes_with_the_others():
     [
         ("def f(self):\n        return self.x", "MG538", "reads it without a test"),
         ("def f(self):\n        self.x = None", "MG538", "assigns None"),
-        ("def f(self):\n        self.__init__()", "MG539", "app/w.py may run __init__ again"),
+        ("def f(self):\n        self.__init__()", "MG539", "app/w.py:10 may run __init__ again"),
         ("def f(self, k):\n        return getattr(self, k)", "MG539", "asks for a computed name"),
         ("def f(self):\n        return hasattr(self, # why\n 'x')", "MG204", "# why"),
     ],

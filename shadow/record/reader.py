@@ -90,6 +90,11 @@ class Record:
         """The worker's settings by name."""
         return dict(bytes_tree(self.header.settings))
 
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return len(self._data)
+
     def chunk(self, index: int) -> Chunk:
         """Chunk `index`, decoded anew at each call. RecordError where its tables make no sense."""
         frame = self.chunk_frames[index]

@@ -12,7 +12,7 @@ from typing import Any
 
 from shadow.observation import Digests, Event, Key, Observed, Row, Tokens
 from shadow.plain import Record, plain
-from shadow.record.snapshot import BoundaryInputs
+from shadow.record.snapshot import BoundaryInputs, is_whole_input
 from shadow.record.tables import Header
 from shadow.record.values import tree_bytes
 from shadow.record.writer import CHUNK_EVENTS, RecordWriter
@@ -25,9 +25,11 @@ class Content(StrEnum):
     LOGITS = "logits"
 
 
-def kept(value: Observed, content: frozenset[Content]) -> bool:
+def kept(key: Key, value: Observed, content: frozenset[Content]) -> bool:
     """Whether a record with this content keeps the value. Tensors of a sequence (its tokens, again) count as
     digests: the tokens themselves are recorded as they are selected."""
+    if is_whole_input(key):
+        return False
     if isinstance(value, Row):
         return Content.LOGITS in content
     if isinstance(value, Digests) or (isinstance(value, Record) and value.name == "Tensor"):
@@ -87,7 +89,7 @@ class Recorder:
         return results
 
     def _add(self, event: Event) -> None:
-        values: dict[Key, Observed] = {k: v for k, v in event.values.items() if kept(v, self._content)}
+        values: dict[Key, Observed] = {k: v for k, v in event.values.items() if kept(k, v, self._content)}
         self.writer.add(dataclasses.replace(event, values=values))
 
     def _ask(self, event: Event) -> Tokens:

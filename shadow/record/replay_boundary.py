@@ -30,6 +30,8 @@ class Raised:
 class BoundaryReplay:
     """Replays the decision events of chunk after chunk through one planner."""
 
+    kind, point = Kind.BOUNDARY, Point.DECISIONS
+
     def __init__(self, planner: BoundaryPlanner, types: Mapping[str, Callable[..., Any]]) -> None:
         self._planner, self._types = planner, types
         self._layouts: dict[Shape, SnapshotLayout] = {}

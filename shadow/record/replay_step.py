@@ -50,6 +50,8 @@ def _rows(shape: Shape) -> list[_Rows]:
 class StepReplay:
     """Replays the decode events of chunk after chunk through one planner. `page_size` in tokens."""
 
+    kind, point = Kind.PAGE_TABLE, Point.DECODE
+
     def __init__(self, planner: StepPlanner, page_size: int) -> None:
         self._planner, self._page_size = planner, page_size
         self._layouts: dict[Shape, list[_Rows]] = {}

@@ -7,6 +7,7 @@ columns; everything else is one tree a parameter. Sequences carry their label in
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -18,7 +19,7 @@ from shadow.plain import Plain, Record, plain
 
 METHOD = "_compute_boundary_decisions"
 DECISIONS = Key(Kind.BOUNDARY, None, "decisions")
-_INPUT = "inputs."
+_INPUT = "given."
 _SEQUENCE = "get_sequence()"  # the table of what it shows of each sequence
 _SCALARS = (int, float, str, type(None))
 
@@ -40,6 +41,7 @@ class BoundaryInputs:
         original = getattr(subject.worker, METHOD)
         parameters = inspect.signature(original)
 
+        @functools.wraps(original)  # who looks at the signature next must see the method's
         def hook(*args: Any, **kwargs: Any) -> Any:
             entries = subject.names.refresh()
             arguments = parameters.bind(*args, **kwargs).arguments
@@ -112,6 +114,11 @@ def _exact(value: Any, labels: Mapping[str, str]) -> Plain:
             type(value).__name__, tuple((f.name, _exact(getattr(value, f.name), labels)) for f in fields)
         )
     return plain(value, labels)
+
+
+def is_whole_input(key: Key) -> bool:
+    """Whether the key is an observer's own tree of one whole input, which the columns here say again."""
+    return key.kind is Kind.BOUNDARY and key.field.startswith("inputs.")
 
 
 Cell = Callable[[int], Any]

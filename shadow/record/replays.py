@@ -1,0 +1,39 @@
+"""Which planners a record is to be replayed through."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shadow.record.format import RecordError
+from shadow.record.planners import load_planners, step_pages
+from shadow.record.reader import Record
+from shadow.record.replay import Replay
+from shadow.record.replay_boundary import BoundaryReplay
+from shadow.record.replay_step import StepReplay
+from shadow.record.source_tree import TreePlanner
+
+
+def replays_of(
+    record: Record, tree: Path | None = None, planners: Path | None = None
+) -> tuple[dict[str, Replay], dict[str, str]]:
+    """The step planner, the boundary planner of `tree`, those of the file `planners`; and where each is from.
+
+    RecordError where one cannot be had, or where the record does not say how large a page is.
+    """
+    page_size = record.settings.get("page_size")
+    if not isinstance(page_size, int) or page_size < 1:
+        raise RecordError(
+            f"{record.path}: says no page size: its worker has no args.page_size to replay with"
+        )
+    replays: dict[str, Replay] = {"step": StepReplay(step_pages, page_size)}
+    sources = {"step": "shadow"}
+    if tree is not None:
+        header = record.header
+        planner = TreePlanner(tree, record.settings, header.world_size, header.gpus_per_node)
+        replays["boundary"], sources["boundary"] = BoundaryReplay(planner, planner.types), str(tree)
+    if planners is not None:
+        own = load_planners(planners)
+        replays |= {name: BoundaryReplay(function, {}) for name, function in own.boundary.items()}
+        replays |= {name: StepReplay(function, page_size) for name, function in own.step.items()}
+        sources |= dict.fromkeys((*own.boundary, *own.step), str(planners))
+    return replays, sources

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -64,6 +65,12 @@ def heat_map(
         y, x = row // down.per_bin, column // across.per_bin
         grid[y][x] = (grid[y][x] or 0) + count
     spot = None if marked is None else (marked[0] // down.per_bin, marked[1] // across.per_bin)
+    if marked is not None and max(down.per_bin, across.per_bin) > 1:
+        names = [
+            str(at) if isinstance(of, int) else of[at]
+            for at, (_, of) in zip(marked, (rows, columns), strict=True)
+        ]
+        note = f"{note} (at {columns[0]} {names[1]}, {rows[0]} {names[0]})".strip()
     return HeatMap(title, value, down, across, tuple(map(tuple, grid)), spot, note)
 
 
@@ -95,11 +102,18 @@ def series(
         for name, values in lines.items()
     )
     spot = None if marked is None else (marked - first) // across.per_bin
+    if marked is not None and across.per_bin > 1:
+        note = f"{note} (at {x} {marked})".strip()
     return Series(title, across, y, drawn, band, logarithmic, spot, note)
 
 
 Ownership = Mapping[int, Sequence[str]]
 """Owners by page: a page that nobody owns may be left out; one with two owners is shared."""
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """b1-9 before b1-10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _named(frames: Mapping[str, Ownership], marked: int | None) -> tuple[list[str], int]:
@@ -115,51 +129,58 @@ def _named(frames: Mapping[str, Ownership], marked: int | None) -> tuple[list[st
         first.setdefault(owner)
     names = list(first)
     if len(names) <= MAX_OWNERS:
-        return sorted(names), 0
-    return sorted(names[: MAX_OWNERS - 1]), len(names) - (MAX_OWNERS - 1)
+        return sorted(names, key=_natural), 0
+    return sorted(names[: MAX_OWNERS - 1], key=_natural), len(names) - (MAX_OWNERS - 1)
 
 
 def _frame(
-    name: str, owned: Ownership, pages: int, per_cell: int, index: Mapping[str, int], size: int
+    name: str, owned: Ownership, pages: range, per_cell: int, index: Mapping[str, int], size: int
 ) -> Frame:
-    counts, shared = [0] * size, 0
-    shown: list[int | None] = [None] * -(-pages // per_cell)
-    taken = Counter(page // per_cell for page in owned if owned[page])
+    counts, shared, taken = [0] * size, 0, 0
+    cells = [FREE] * -(-len(pages) // per_cell)
     for page, owners in owned.items():
         if not owners:
             continue
-        if not 0 <= page < pages:
-            raise ValueError(f"{name}: page {page} of {pages}")
-        who = [index.get(owner, size - 1) for owner in dict.fromkeys(owners)]
-        for owner in set(who):
+        if page not in pages:
+            raise ValueError(f"{name}: page {page} is not one of {pages.start} to {pages.stop - 1}")
+        who = {index.get(owner, size - 1) for owner in owners}
+        for owner in who:
             counts[owner] += 1
-        shared += len(who) > 1
-        state = SHARED if len(who) > 1 else who[0]
-        before = shown[page // per_cell]
-        if before is None or state == SHARED:
-            shown[page // per_cell] = state
-        elif before not in (state, SHARED):
-            shown[page // per_cell] = MIXED
-    cells = []
-    for cell, look in enumerate(shown):
-        room = min(per_cell, pages - cell * per_cell)
-        partly = look is not None and look >= 0 and taken[cell] < room
-        cells.append(FREE if look is None else MIXED if partly else look)
-    return Frame(
-        name, tuple(cells), tuple(counts), pages - sum(bool(owners) for owners in owned.values()), shared
-    )
+        taken += 1
+        twice = len(set(owners)) > 1
+        shared += twice
+        cell = (page - pages.start) // per_cell
+        state, before = SHARED if twice else who.pop(), cells[cell]
+        cells[cell] = (
+            state if before == FREE or state == SHARED else before if before in (state, SHARED) else MIXED
+        )
+    return Frame(name, tuple(cells), tuple(counts), len(pages) - taken, shared)
 
 
 def page_map(
-    title: str, pages: int, frames: Mapping[str, Ownership], *, marked: int | None = None, note: str = ""
+    title: str,
+    pages: int | range,
+    frames: Mapping[str, Ownership],
+    *,
+    marked: int | None = None,
+    note: str = "",
 ) -> PageMap:
-    """`frames` by name, in order. A cell whose pages are of several owners, or only partly owned, is MIXED."""
-    per_cell = max(1, -(-pages // MAX_CELLS))
+    """`pages`: how many there are, or which of them to show. `frames` by name, in order."""
+    window = range(pages) if isinstance(pages, int) else pages
+    if not isinstance(pages, int):
+        frames = {name: {p: o for p, o in owned.items() if p in window} for name, owned in frames.items()}
+    per_cell = max(1, -(-len(window) // MAX_CELLS))
     names, others = _named(frames, marked)
-    labels = (*names, f"{others} others") if others else tuple(names)
+    labels = (*names, f"{others:,} others") if others else tuple(names)
     index = {name: position for position, name in enumerate(names)}
-    drawn = tuple(_frame(name, owned, pages, per_cell, index, len(labels)) for name, owned in frames.items())
-    return PageMap(title, pages, per_cell, labels, drawn, marked, note)
+    drawn = tuple(_frame(name, owned, window, per_cell, index, len(labels)) for name, owned in frames.items())
+    return PageMap(title, len(window), per_cell, labels, drawn, marked, note, window.start)
+
+
+def neighbours(page: int, pages: int, width: int = 256) -> range:
+    """The pages around `page`, `width` of them: what a map of a large pool shows page by page."""
+    start = max(0, min(page - width // 2, pages - width))
+    return range(start, min(start + width, pages))
 
 
 def _pair(path: str, left: str | None, right: str | None, width: int) -> Pair:

@@ -26,7 +26,7 @@ def _plain(value: Any) -> Any:
     """Half a surrogate pair is legal in a JSON request and in Python, but has no bytes in a file."""
     if isinstance(value, str):
         return encodable(value)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return {name: _plain(item) for name, item in value.items()} if isinstance(value, dict) else value
 

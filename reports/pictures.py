@@ -131,7 +131,10 @@ class Series(Struct, frozen=True, tag="series", tag_field="picture"):
 
 
 class Frame(Struct, frozen=True):
-    """One moment of the pages: per cell an owner's index, or FREE, MIXED, SHARED; `counts` are exact, per owner."""
+    """One moment of the pages: per cell the owner of all its owned pages by index, or FREE, MIXED, SHARED.
+
+    `counts` are exact numbers of pages, by owner.
+    """
 
     name: str
     cells: tuple[int, ...]
@@ -141,7 +144,7 @@ class Frame(Struct, frozen=True):
 
 
 class PageMap(Struct, frozen=True, tag="page_map", tag_field="picture"):
-    """Who owns which of `pages` pages, `per_cell` of them a cell, in some frames (before, after)."""
+    """Who owns which of `pages` pages from `first` on, `per_cell` of them a cell, in some frames (before, after)."""
 
     title: str
     pages: int
@@ -150,6 +153,7 @@ class PageMap(Struct, frozen=True, tag="page_map", tag_field="picture"):
     frames: tuple[Frame, ...]
     marked: int | None = None  # a page, not a cell
     note: str = ""
+    first: int = 0
 
     def __post_init__(self) -> None:
         size = -(-self.pages // max(1, self.per_cell))
@@ -163,7 +167,7 @@ class PageMap(Struct, frozen=True, tag="page_map", tag_field="picture"):
                 or any(not SHARED <= cell < len(self.owners) for cell in frame.cells),
                 f"page map {self.title!r}: {frame.name!r} names other owners than {len(self.owners)}",
             )
-        outside = self.marked is not None and not 0 <= self.marked < self.pages
+        outside = self.marked is not None and not 0 <= self.marked - self.first < self.pages
         _refuse(outside, f"page map {self.title!r}: marks page {self.marked}")
 
 

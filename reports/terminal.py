@@ -25,6 +25,7 @@ MAX_LINES = 50
 
 _STYLE = {Status.PASS: "green", Status.FAIL: "red", Status.ERROR: "magenta", Status.SHORT: "yellow"}
 _LEVEL = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
+_COLUMNS = 12
 _VALUE = 240  # characters of a value in the first finding, a few lines
 
 
@@ -59,12 +60,14 @@ def _headed(title: str) -> RichTable:
 
 
 def _table(table: Table, rows: int) -> RichTable:
-    left = len(table.rows) - rows
-    out = _headed(f"{table.title} ({rows} of {len(table.rows):,} rows)" if left > 0 else table.title)
-    for column in table.columns:
+    left = [f"{rows} of {len(table.rows):,} rows"] if rows < len(table.rows) else []
+    if len(table.columns) > _COLUMNS:
+        left.append(f"{_COLUMNS} of {len(table.columns):,} columns")
+    out = _headed(f"{table.title} ({', '.join(left)})" if left else table.title)
+    for column in table.columns[:_COLUMNS]:
         out.add_column(_text(column), overflow="fold")
     for row in table.rows[:rows]:
-        out.add_row(*map(_text, row))
+        out.add_row(*map(_text, row[:_COLUMNS]))
     return out
 
 

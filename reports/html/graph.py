@@ -145,13 +145,19 @@ def draw_graph(picture: Series) -> GraphDrawing:
         summary=f"{picture.y} by {picture.x.title}: "
         + "; ".join(f"{curve.name} {curve.range}" for curve in curves)
         + (f"; {picture.band.name}: up to {number(picture.band.high)}." if picture.band else "."),
-        binning=binning(picture.x, kept="lines show the highest value, areas reach from the lowest to it"),
+        binning=binning(
+            picture.x, kept="Lines show the highest value of a bin, areas reach down to the lowest."
+        ),
         width=WIDTH,
         height=HEIGHT,
         area=area,
         ticks=tuple(Label(area.x - 8, y.at(tick), number(tick)) for tick in y.ticks),
         columns=tuple(
-            Label(xs[i], area.y + area.height + 16, shorten(visible(picture.x.labels[i]), 16))
+            Label(
+                xs[i] - (step / 2 if picture.x.per_bin > 1 else 0.0),
+                area.y + area.height + 16,
+                shorten(visible(picture.x.labels[i]), 16),
+            )
             for i in range(0, count, hop)
         ),
         band=band,

@@ -73,11 +73,10 @@ def grid(rows: int, columns: int) -> str:
     return across + "".join(f"M{x} 0v{rows}" for x in range(1, columns))
 
 
-def binning(*axes: Axis, kept: str = "counts are exact") -> str:
+def binning(*axes: Axis, kept: str = "Counts are exact.") -> str:
     """What was put together, in words; empty if nothing was."""
-    parts = [f"{axis.per_bin} by {axis.per_bin} along {axis.title}" for axis in axes if axis.per_bin > 1]
-    sizes = " x ".join(f"{axis.total:,}" for axis in axes)
-    return f"{sizes} put together {' and '.join(parts)}; {kept}." if parts else ""
+    parts = [f"{axis.title} by {axis.per_bin} ({axis.total:,} in all)" for axis in axes if axis.per_bin > 1]
+    return f"Binned: {', '.join(parts)}. {kept}" if parts else ""
 
 
 def _every(size: float, wanted: float) -> int:
@@ -124,7 +123,7 @@ def draw_heat(picture: HeatMap) -> HeatDrawing:
     left = 22 + round(6.7 * max(map(len, names), default=0))
     wide = max(9.0, min(24.0, (960 - left) // max(1, len(columns))))
     high = 20.0 if len(rows) <= 24 else 13.0 if len(rows) <= 48 else 9.0
-    area = Box(left, 22, wide * len(columns), high * len(rows))
+    area = Box(left, 32, wide * len(columns), high * len(rows))
     skip, hop = _every(high, 13), _every(wide, 12 + 6.7 * max(map(len, columns), default=0))
     mark = None
     if picture.marked is not None:
@@ -146,7 +145,11 @@ def draw_heat(picture: HeatMap) -> HeatDrawing:
             Label(area.x - 16, area.y + (y + 0.5) * high, names[y]) for y in range(0, len(rows), skip)
         ),
         columns=tuple(
-            Label(area.x + (x + 0.5) * wide, area.y + area.height + 14, shorten(visible(columns[x]), 16))
+            Label(
+                area.x + (x + (0.0 if picture.columns.per_bin > 1 else 0.5)) * wide,
+                area.y + area.height + 14,
+                shorten(visible(columns[x]), 16),
+            )
             for x in range(0, len(columns), hop)
         ),
         mark=mark,

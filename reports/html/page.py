@@ -25,7 +25,7 @@ MAX_BYTES = 1_000_000
 """No page is larger: a report that would be is shown with more left out."""
 
 _LIMITS = (
-    Limits(text=400, first=4000, findings=50, rows=200, columns=16, tables=24, pictures=16, named=60),
+    Limits(text=400, first=4000, findings=50, rows=100, columns=16, tables=24, pictures=16, named=60),
     Limits(text=120, first=1000, findings=20, rows=40, columns=10, tables=8, pictures=6, named=24),
     Limits(text=40, first=200, findings=5, rows=8, columns=6, tables=3, pictures=2, named=8),
 )

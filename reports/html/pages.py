@@ -13,7 +13,7 @@ from reports.text import visible
 
 SIZE = 16
 _SIGN = {FREE: "", MIXED: "·", SHARED: "!"}
-_NAME = {FREE: "free", MIXED: "of several owners, or partly free", SHARED: "owned twice"}
+_NAME = {FREE: "free", MIXED: "several owners", SHARED: "owned twice"}
 _LOOK = {FREE: "free", MIXED: "mixed", SHARED: "shared"}
 
 
@@ -89,6 +89,11 @@ def _changed(cells: Sequence[int], before: Sequence[int] | None, columns: int) -
     return "".join(f"M{(x + 1) * SIZE - 6} {y * SIZE}h6v6z" for y, x in places)
 
 
+def _which(picture: PageMap) -> str:
+    last = picture.first + picture.pages - 1
+    return f"pages {picture.first} to {last}; " if picture.first else f"{picture.pages:,} pages; "
+
+
 def draw_pages(picture: PageMap) -> PagesDrawing:
     """One grid a frame, all of one size; the legend names whoever appears in any of them."""
     cells = -(-picture.pages // picture.per_cell)
@@ -104,7 +109,7 @@ def draw_pages(picture: PageMap) -> PagesDrawing:
     )
     mark, spot = None, None
     if picture.marked is not None:
-        y, x = divmod(picture.marked // picture.per_cell, columns)
+        y, x = divmod((picture.marked - picture.first) // picture.per_cell, columns)
         mark, spot = Box(x * SIZE, y * SIZE, SIZE, SIZE), [x, y]
     frames, before = [], None
     for frame in picture.frames:
@@ -117,7 +122,7 @@ def draw_pages(picture: PageMap) -> PagesDrawing:
             "start": spot,
             "owners": names,
             "cells": list(frame.cells),
-            "pages": [picture.pages, picture.per_cell],
+            "pages": [picture.first, picture.pages, picture.per_cell],
         }
         signs, changed = _signs(frame.cells, columns), _changed(frame.cells, before, columns)
         frames.append(FrameDrawing(frame.name, signs, changed, data, summary))
@@ -127,9 +132,8 @@ def draw_pages(picture: PageMap) -> PagesDrawing:
         mark_text = f"page {picture.marked}" + (f": {picture.note}" if picture.note else "")
     return PagesDrawing(
         title=picture.title,
-        summary=f"{picture.pages:,} pages; "
-        + "; ".join(f"{frame.name}: {frame.summary}" for frame in frames),
-        binning=f"{picture.per_cell} pages a cell; the numbers by owner are exact."
+        summary=_which(picture) + "; ".join(f"{frame.name}: {frame.summary}" for frame in frames),
+        binning=f"Binned: {picture.per_cell} pages a cell. Numbers by owner are exact."
         if picture.per_cell > 1
         else "",
         width=columns * SIZE,

@@ -9,12 +9,14 @@ from reports.text import HIDDEN, common_ends, escape
 
 def shown(text: str) -> Markup:
     """`text` as it is to be read, never as HTML; what cannot be seen becomes a marked code."""
-    out, end = Markup(), 0
+    parts, end = [], 0
     for match in HIDDEN.finditer(text):
-        out += text[end : match.start()]
-        out += Markup('<span class="code">{}</span>').format(escape(match.group()))
+        parts += [
+            text[end : match.start()],
+            Markup('<span class="code">{}</span>').format(escape(match.group())),
+        ]
         end = match.end()
-    return out + text[end:]
+    return Markup("").join([*parts, text[end:]])
 
 
 def against(text: str | None, other: str | None) -> Markup:

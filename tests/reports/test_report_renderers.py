@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ from reports import (
     write_report,
 )
 from reports.terminal import print_report
+from tests.reports.samples import diverged, everything_differs, hostile
 
 
 def finding(number: int, value: str = "18") -> Finding:
@@ -125,6 +127,45 @@ def test_terminal_stays_bounded_and_says_what_it_left_out() -> None:
     assert len(text.splitlines()) < 60
 
 
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+def test_terminal_takes_at_most_50_lines_when_everything_differs(width: int) -> None:
+    text = shown(everything_differs(layers=8, steps=200, pages=500, width=3000), width=width)
+    lines = text.splitlines()
+    assert 30 <= len(lines) <= 50 and max(map(len, lines)) <= width
+    assert lines[-1].startswith("… not whole here: ")
+    for part in ("999,999,999", "First divergence", "Also found (", "Checked ("):
+        assert part in text.replace("\n", ""), part
+
+
+def test_terminal_gives_the_room_to_what_tells_most() -> None:
+    text = shown(diverged())
+    assert len(text.splitlines()) <= 50
+    for part in ("KV content: layer by step", "compare the load of the two handlers", "trees/slice-5"):
+        assert part in text
+    listed = int(re.search(r"Also found \((\d+) of 4311 shown\)", text)[1])  # type: ignore[index]
+    rows = [line for line in text.splitlines() if line.startswith(" kv ") and "b1-7" in line]
+    assert len(rows) == listed >= 3
+
+
+def test_terminal_shows_codes_that_would_drive_it_as_text() -> None:
+    text = shown(hostile(), width=200)
+    assert not re.search("[\x00\x1b\u202e\u200b\ud800]", text) and "\\x1b[31mred" in text
+    text.encode("utf-8")
+
+
+def test_markdown_fits_a_comment_and_shows_pictures_as_tables() -> None:
+    text = to_markdown(everything_differs(width=3000))
+    assert len(text) < 65_536 and "the rest does not fit" in text
+    small = to_markdown(diverged())
+    assert "### Logits error: relative L2" in small and "| 3 | ···" in small
+    assert "| plan.load\\[0\\].pages | (17, 18, 19, 20) | (17, 18, 19) |" in small
+
+
+def test_markdown_reads_no_value_as_link_image_or_tag() -> None:
+    text = to_markdown(hostile())
+    assert "![" not in text and "<script" not in text and "<img" not in text and "\x1b" not in text
+
+
 @pytest.mark.parametrize("width", [80, 120, 200])
 def test_terminal_shows_every_coordinate_of_further_findings_in_one_line_each(width: int) -> None:
     text = shown(report(6, value="#0123456789abcdef is not what it was before"), width=width)
@@ -155,6 +196,7 @@ def test_write_replaces_whole_files_and_names_the_path_that_cannot_be_written(tm
 
 def test_reports_imports_neither_torch_nor_batchgen() -> None:
     others = "{'torch', 'batchgen', 'migration', 'shadow'}"
-    code = f"import sys, reports, reports.terminal; print({others} & set(sys.modules))"
+    modules = "reports, reports.terminal, reports.html, reports.schema, reports.binning"
+    code = f"import sys, {modules}; print({others} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

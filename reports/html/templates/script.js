@@ -17,10 +17,10 @@ for (const box of document.querySelectorAll("[data-cursor]")) {
   const page = (x, y) => {
     const cell = y * columns + x;
     if (cell >= data.cells.length) return "";
-    const [pages, per] = data.pages;
-    const first = cell * per, last = Math.min(first + per, pages) - 1;
+    const [start, pages, per] = data.pages;
+    const first = start + cell * per, last = start + Math.min((cell + 1) * per, pages) - 1;
     const state = data.cells[cell];
-    const who = {"-1": "free", "-2": "of several owners, or partly free", "-3": "owned twice"};
+    const who = {"-1": "free", "-2": "several owners", "-3": "owned twice"};
     return (per > 1 ? `pages ${first} to ${last}: ` : `page ${first}: `) + (who[state] ?? data.owners[state]);
   };
   const say = data.counts ? heat : data.cells ? page : (x) => data.texts[x];

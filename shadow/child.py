@@ -10,7 +10,7 @@ import importlib
 import random
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 
-from shadow.messages import Done, Failed, HarnessError, Hello, Reply, Setup
+from shadow.graft import hook as graft
+from shadow.messages import Done, Failed, HarnessError, Hello, Offer, Reply, Setup
 from shadow.mutants.registry import MutantError, Plant, load
 from shadow.observation import Event, Tokens
 from shadow.observer import EnoughSteps, Observer
@@ -30,6 +31,7 @@ class Link:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.fired: int | None = None  # the step at which a planted fault struck first
+        self.observer: Observer | None = None
 
     def setup(self) -> Setup:
         message = self._connection.recv()
@@ -44,6 +46,14 @@ class Link:
         reply = self._connection.recv()
         assert isinstance(reply, Reply)
         return reply.tokens
+
+    def offer(self, offer: Offer) -> None:
+        self._connection.send(offer)
+
+    def taken(self) -> Mapping[str, Any] | None:
+        answer = self._connection.recv()
+        assert isinstance(answer, Offer)
+        return answer.material
 
 
 def check_origin(tree: Path) -> None:
@@ -117,6 +127,9 @@ def run(setup: Setup, link: Link) -> None:
         max_steps=setup.max_steps,
         only=setup.only,
     )
+    link.observer = observer
+    if setup.graft is not None:
+        graft.install(observer, setup.graft.step, setup.graft.input, link.offer, link.taken)
     file = Path(sys.modules[type(worker).__module__].__file__ or "")
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     check_origin(tree)
@@ -152,6 +165,8 @@ def main(arguments: Sequence[str]) -> int:
         return 1  # the comparing process is gone or has seen enough
     except Exception as error:
         harness = isinstance(error, HarnessError)
-        link.send(Failed(type(error).__name__, str(error), traceback.format_exc(), harness, link.fired))
+        step = None if link.observer is None else link.observer.steps
+        said = (type(error).__name__, str(error), traceback.format_exc())
+        link.send(Failed(*said, harness, link.fired, step))
         return 1
     return 0

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from reports import Fact, Report
 from shadow.explain import Narrator
-from shadow.lockstep import Outcome, Watcher, run_lockstep
+from shadow.graft.blame import blame, verdict
+from shadow.lockstep import Watcher
 from shadow.messages import Setup
-from shadow.observation import Event
+from shadow.observation import Event, Kind, Point
+from shadow.pair import compare_sides
 from shadow.pairing import SAME, Pairing
-from shadow.side import Side
-from shadow.tally import Tally
 from shadow.verdict import Circumstances, build_report
 
 
@@ -29,37 +29,6 @@ def code_digest(tree: Path) -> str:
     return digest.hexdigest()
 
 
-def compare_sides(
-    control: Setup,
-    candidate: Setup,
-    *,
-    timeout: float,
-    pairing: Pairing = SAME,
-    on_step: Callable[[int, int], None] = lambda step, differing: None,
-    watch: Watcher = lambda control, candidate: None,
-    stop: Callable[[Tally], bool] = lambda tally: False,
-) -> tuple[Tally, Outcome]:
-    """Runs two sides in lockstep; `on_step` is told the step just compared and how many values differ so far.
-
-    `watch` sees each pair of events before it is compared; `stop` may end the run early after one.
-    """
-    tally = Tally()
-    with (
-        Side("legacy side", control, timeout) as ours,
-        Side("candidate side", candidate, timeout) as theirs,
-    ):
-        outcome = run_lockstep(
-            ours,
-            theirs,
-            tally,
-            lambda step: on_step(step, tally.total),
-            pairing,
-            watch=watch,
-            stop=stop,
-        )
-    return tally, outcome
-
-
 def compare_and_report(
     control: Setup,
     candidate: Setup,
@@ -70,8 +39,12 @@ def compare_and_report(
     watch: Watcher = lambda control, candidate: None,
     names: tuple[str, str] | None = None,
     facts: tuple[Fact, ...] = (),
+    graft: bool = False,
 ) -> Report:
-    """Runs two sides in lockstep and reports; `names` says what the report calls them (default: their trees)."""
+    """Runs two sides in lockstep and reports; `names` says what the report calls them (default: their trees).
+
+    `graft`: where logits differ, run again with one of the legacy's inputs at a time to name the guilty one.
+    """
     started = time.monotonic()
     narrator = Narrator()
 
@@ -97,7 +70,11 @@ def compare_and_report(
         facts=(*facts, Fact("threads per side", str(control.threads))),
         seconds=time.monotonic() - started,
     )
-    return build_report(circumstances, tally, outcome, narrator.account(tally))
+    account = narrator.account(tally)
+    logits = tally.first_of_kind.get(Kind.LOGITS)
+    if graft and logits is not None and logits.point is Point.DECODE:
+        account += (verdict(blame(control, candidate, logits, timeout=timeout)),)
+    return build_report(circumstances, tally, outcome, account)
 
 
 def _alike(control: Setup, candidate: Setup) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shadow.diff import Mismatch, Nature, compare_events
-from shadow.messages import Done, Failed, FromSide, Hello
+from shadow.messages import Done, Failed, FromSide, Hello, Offer
 from shadow.observation import Event, Kind, Point, tokens_of
 from shadow.pairing import SAME, Pairing
 from shadow.side import Lost, Side
@@ -81,6 +81,8 @@ class _Run:
     def part(self, control: Event, candidate: Event) -> None:
         """The sides are at two different points: nothing after this can be aligned."""
         self.step = min(control.step, candidate.step)
+        if self.tally.fired is None:
+            self.tally.fired = candidate.fired
         self.differ(
             Kind.SCHEDULE,
             "next point",
@@ -107,6 +109,8 @@ def _outcome(message: FromSide | Lost) -> str:
             return "started"
         case Event():
             return f"goes on ({_schedule(message)})"
+        case Offer():
+            return "offers an input"
 
 
 def _trouble(side: Side, message: FromSide | Lost, *, is_control: bool) -> Trouble | None:
@@ -142,6 +146,8 @@ def run_lockstep(
         if isinstance(theirs, Failed | Done) and tally.fired is None:
             tally.fired = theirs.fired
         if isinstance(theirs, Failed | Lost):
+            if isinstance(theirs, Failed) and theirs.step is not None:
+                run.step = theirs.step
             run.differ(Kind.OUTCOME, "outcome", _outcome(ours), _outcome(theirs))
             text = theirs.traceback if isinstance(theirs, Failed) else theirs.stderr
             return Outcome(hello, candidate_traceback=text)
@@ -152,6 +158,9 @@ def run_lockstep(
             run.compare(ours, theirs)
             if stop(tally):
                 return Outcome(hello, stopped=True)
+        elif isinstance(ours, Offer) and isinstance(theirs, Offer):
+            control.answer(Offer(None))
+            candidate.answer(ours)
         elif isinstance(ours, Hello) and isinstance(theirs, Hello):
             hello = (ours, theirs)
             tally.required = ours.kinds | theirs.kinds

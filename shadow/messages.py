@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from shadow.observation import Event, Kind, Tokens
 
 
 class HarnessError(RuntimeError):
     """The harness cannot do its work on this tree; says nothing about the worker's correctness."""
+
+
+@dataclass(frozen=True)
+class Graft:
+    """The candidate gets the legacy's `input` (a value of shadow.graft.Input) before the forward of `step`."""
+
+    step: int
+    input: str
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,7 @@ class Setup:
     content_every: int = 1
     max_steps: int | None = None
     only: frozenset[Kind] | None = None
+    graft: Graft | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,7 @@ class Failed:
     traceback: str
     harness: bool
     fired: int | None = None
+    step: int | None = None  # decode steps begun and ended before it raised
 
 
 @dataclass(frozen=True)
@@ -83,4 +94,11 @@ class Reply:
     tokens: Tokens
 
 
-FromSide = Hello | Event | Failed | Done
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """An input of the coming forward, and (in the answer) what to take instead; None: keep your own."""
+
+    material: Mapping[str, Any] | None
+
+
+FromSide = Hello | Event | Failed | Done | Offer

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Pipe
 
-from shadow.messages import FromSide, Reply, Setup
+from shadow.messages import FromSide, Offer, Reply, Setup
 from shadow.observation import Tokens
 from shadow.zygote import Zygote
 
@@ -64,6 +64,11 @@ class Side:
         """Lets the side go on. One that is gone is noticed by the next `receive`."""
         with suppress(BrokenPipeError, ConnectionResetError):
             self._connection.send(Reply(tokens))
+
+    def answer(self, offer: Offer) -> None:
+        """What the side is to take instead of the input that it has offered."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._connection.send(offer)
 
     def _how_it_ended(self) -> str:
         deadline = time.monotonic() + 10

@@ -34,6 +34,11 @@ def add_parser(commands: Any) -> None:
     )
     add_side_options(compare, requests_required=False)
     add_workload_options(compare)
+    compare.add_argument(
+        "--graft",
+        action="store_true",
+        help="where logits differ, run again with one of the legacy's inputs at a time to name the guilty one",
+    )
     options.add_report_options(compare)
     compare.set_defaults(run=run)
 
@@ -78,6 +83,7 @@ def _compare(arguments: argparse.Namespace, legacy: Path, candidate: Path, work:
             on_step=on_step,
             watch=lambda control, candidate: work.see(control),
             names=(arguments.legacy, arguments.candidate),
+            graft=arguments.graft,
             facts=(*(Fact(name, str(value)) for name, value in control.options.items()), *work.facts()),
         )
     report = work.judged(report)

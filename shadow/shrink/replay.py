@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from shadow.compare import compare_sides
 from shadow.diff import Mismatch, Nature
 from shadow.messages import HarnessError, Setup
 from shadow.observation import Kind
+from shadow.pair import compare_sides
 from shadow.shrink.events import EventCount
 from shadow.shrink.scenario import Scenario
 from shadow.verdict import where

@@ -1,0 +1,42 @@
+"""Two sides in lockstep, from their setups to what was compared and found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shadow.lockstep import Outcome, Watcher, run_lockstep
+from shadow.messages import Setup
+from shadow.pairing import SAME, Pairing
+from shadow.side import Side
+from shadow.tally import Tally
+
+
+def compare_sides(
+    control: Setup,
+    candidate: Setup,
+    *,
+    timeout: float,
+    pairing: Pairing = SAME,
+    on_step: Callable[[int, int], None] = lambda step, differing: None,
+    watch: Watcher = lambda control, candidate: None,
+    stop: Callable[[Tally], bool] = lambda tally: False,
+) -> tuple[Tally, Outcome]:
+    """Runs two sides in lockstep; `on_step` is told the step just compared and how many values differ so far.
+
+    `watch` sees each pair of events before it is compared; `stop` may end the run early after one.
+    """
+    tally = Tally()
+    with (
+        Side("legacy side", control, timeout) as ours,
+        Side("candidate side", candidate, timeout) as theirs,
+    ):
+        outcome = run_lockstep(
+            ours,
+            theirs,
+            tally,
+            lambda step: on_step(step, tally.total),
+            pairing,
+            watch=watch,
+            stop=stop,
+        )
+    return tally, outcome

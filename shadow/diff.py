@@ -334,13 +334,12 @@ def _present(value: Observed) -> str:
     return _short(value)
 
 
-def _violated(diff: _EventDiff, legacy: Event, candidate: Event) -> None:
+def _violated(diff: _EventDiff, legacy: Event, candidate: Event, *, late: bool) -> None:
     """What must hold on either side alone is a finding on either side, also where both break it alike."""
-    checked = sum(legacy.checked.values()) + sum(candidate.checked.values())
-    if checked:
-        diff.compared[Kind.INVARIANT] += checked
     for side, violations in ((0, legacy.violations), (1, candidate.violations)):
         for violation in violations:
+            if violation.late is not late:
+                continue
             key = Key(Kind.INVARIANT, violation.sequence, violation.invariant)
             texts = ("(holds)", violation.message) if side else (violation.message, "(holds)")
             if _same_place(violation, (candidate.violations, legacy.violations)[side]):
@@ -358,7 +357,10 @@ def compare_events(legacy: Event, candidate: Event, pairing: Pairing = SAME) -> 
     if legacy.point is not candidate.point:
         raise ValueError(f"events of two points: {legacy.point} and {candidate.point}")
     diff = _EventDiff(legacy.point, legacy.step, pairing)
-    _violated(diff, legacy, candidate)
+    checked = sum(legacy.checked.values()) + sum(candidate.checked.values())
+    if checked:
+        diff.compared[Kind.INVARIANT] += checked
+    _violated(diff, legacy, candidate, late=False)
     for key, value in legacy.values.items():
         if pairing.ignores(key.kind, key.field):
             continue
@@ -369,4 +371,5 @@ def compare_events(legacy: Event, candidate: Event, pairing: Pairing = SAME) -> 
     for key, value in candidate.values.items():
         if key not in legacy.values and not pairing.ignores(key.kind, key.field):
             diff.add(key, Nature.EXTRA, _ABSENT, _present(value))
+    _violated(diff, legacy, candidate, late=True)
     return Comparison(diff.compared, tuple(diff.mismatches), frozenset(diff.opaque))

@@ -147,13 +147,17 @@ Observed = Plain | Row | Digests | Pages | Rows | Calls
 
 @dataclass(frozen=True)
 class Violation:
-    """What must hold on either side alone, and does not. `invariant` is its name in the catalogue."""
+    """What must hold on either side alone, and does not. `invariant` is its name in the catalogue.
+
+    `late`: what the forward did with what it found; the values that it found are named first.
+    """
 
     invariant: str
     message: str
     sequence: str | None = None
     layer: int | None = None
     severity: Severity = Severity.LIVE
+    late: bool = False
 
 
 @dataclass(frozen=True, eq=False)

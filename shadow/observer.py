@@ -105,8 +105,18 @@ class Observer:
 
     def hook_select_tokens(self, original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         def hook(logits: torch.Tensor, batch_sequences: Sequence[Any]) -> torch.Tensor:
-            tokens = original(logits, batch_sequences)
             labels = [self.names.label(entry) for entry in batch_sequences]
+            try:
+                tokens = original(logits, batch_sequences)
+            except Exception:
+                # What led to it is the finding: shown before the run ends with the exception.
+                if len(set(labels)) == len(labels) == logits.shape[0]:
+                    with self._observing():
+                        self.names.refresh()
+                        self.subject.logits = logits
+                        event = self._selection(logits, None, batch_sequences, labels)
+                    self._ask(event)
+                raise
             if not len(set(labels)) == len(labels) == logits.shape[0] == tokens.shape[0]:
                 raise RuntimeError(
                     f"{logits.shape[0]} rows of logits and {tokens.shape[0]} tokens for sequences {labels}: "
@@ -213,14 +223,17 @@ class Observer:
         return not self._structural and (not self._decoding or self.steps % self._content_every == 0)
 
     def _selection(
-        self, logits: torch.Tensor, tokens: torch.Tensor, entries: Sequence[Any], labels: list[str]
+        self, logits: torch.Tensor, tokens: torch.Tensor | None, entries: Sequence[Any], labels: list[str]
     ) -> Event:
-        """What the forward read, then what it made: the probes' values before logits before tokens."""
+        """What the forward read, then what it made: the probes' values before logits before tokens.
+
+        No `tokens`: none could be selected.
+        """
         made: Values = {Key(Kind.LOGITS, None, "rows"): Rows(tuple(labels))}
         if self._with_logits and self._shows_content():
             for label, row in zip(labels, logits.detach().float().cpu().numpy(), strict=True):
                 made[Key(Kind.LOGITS, label, "logits")] = Row(row)
-        for label, token in zip(labels, tokens.tolist(), strict=True):
+        for label, token in zip(labels, [] if tokens is None else tokens.tolist(), strict=tokens is not None):
             made[Key(Kind.TOKENS, label, "token")] = int(token)
         return self._event(Point.DECODE if self._decoding else Point.PREFILL, list(entries), made)
 

@@ -39,7 +39,7 @@ class Coverage:
                 label = subject.names.label(entry)
                 if not row.covered == row.kv_len == lengths.get(label):
                     text = f"{name} covers {row.covered} positions of {label}, kv_len is {lengths.get(label)}"
-                    found.append(Violation(self.name, text, label))
+                    found.append(Violation(self.name, text, label, late=True))
         return looked_at, found
 
 
@@ -61,14 +61,14 @@ class WritesOwnPosition(PlainInvariant):
                 written = sorted(changes.by_sequence.get(label, ()))
                 if written != [length - 1]:
                     text = f"{name}: positions {written} of {label} were written, its newest is {length - 1}"
-                    found.append(Violation(self.name, text, label))
+                    found.append(Violation(self.name, text, label, late=True))
             if changes.free:
                 page, offset = changes.free[0]
                 text = f"{name}: free page {page} was written at offset {offset}"
-                found.append(Violation(self.name, text))
+                found.append(Violation(self.name, text, late=True))
             if changes.scratch:
                 text = f"{name}: the scratch page was written at offsets {changes.scratch[:6]}"
-                found.append(Violation(self.name, text))
+                found.append(Violation(self.name, text, late=True))
         return looked_at, found
 
 
@@ -124,7 +124,7 @@ class Poison(PlainInvariant):
             if is_bad:
                 label = subject.names.label(entry)
                 text = f"the logits of {label} are NaN: it read a place that nobody has written"
-                found.append(Violation(self.name, text, label))
+                found.append(Violation(self.name, text, label, late=True))
         return len(bad), found
 
 

@@ -93,7 +93,7 @@ class Counter:
     def _identities(self, chunk: Chunk) -> np.ndarray:
         """int64 [values of the chunk]: one number for all equal values of either record."""
         return np.asarray(
-            [self._ids.setdefault(value.identity, len(self._ids)) for value in chunk.values], np.int64
+            [self._ids.setdefault(identity, len(self._ids)) for identity in chunk.identities], np.int64
         )
 
     def _cells(self, cells: _Cells, mine: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

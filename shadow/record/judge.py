@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from shadow.diff import Comparison, Mismatch, Nature, compare_events
 from shadow.observation import Event, Key, Kind, Observed, Point
 from shadow.pairing import SAME, Pairing
+from shadow.record.snapshot import with_sequence
 
 _CONTENT = frozenset((Kind.KV, Kind.HOST_KV, Kind.LAYER))
 
@@ -25,14 +26,14 @@ class Judge:
 
     def events(self, legacy: Event, candidate: Event) -> Comparison:
         """As compare_events, of two events of one point."""
-        if self.bound is None:
-            return compare_events(legacy, candidate, self.pairing)
-        ours, theirs = (
-            replace(e, values={k: v for k, v in e.values.items() if not self.ignores(k)})
-            for e in (legacy, candidate)
-        )
-        comparison = compare_events(ours, theirs, self.pairing)
-        return replace(comparison, mismatches=tuple(filter(self._counts, comparison.mismatches)))
+        if self.bound is not None:
+            legacy, candidate = (
+                replace(e, values={k: v for k, v in e.values.items() if not self.ignores(k)})
+                for e in (legacy, candidate)
+            )
+        comparison = compare_events(legacy, candidate, self.pairing)
+        counting = filter(self._counts, comparison.mismatches)
+        return replace(comparison, mismatches=tuple(with_sequence(legacy, m) for m in counting))
 
     def _counts(self, mismatch: Mismatch) -> bool:
         score = mismatch.score

@@ -12,9 +12,8 @@ from shadow.observation import Kind, Point
 from shadow.plain import Plain, Record, plain
 from shadow.record.format import RecordError
 from shadow.record.names import Shape
-from shadow.record.pack import VALUE
 from shadow.record.planners import BoundaryPlanner
-from shadow.record.snapshot import DECISIONS, SnapshotLayout
+from shadow.record.snapshot import DECISIONS, read_snapshot
 from shadow.record.unpack import Block, Chunk
 
 _FIELD = DECISIONS.field
@@ -34,36 +33,40 @@ class BoundaryReplay:
 
     def __init__(self, planner: BoundaryPlanner, types: Mapping[str, Callable[..., Any]]) -> None:
         self._planner, self._types = planner, types
-        self._layouts: dict[Shape, SnapshotLayout] = {}
+        self._fields: dict[Shape, dict[str, int]] = {}
 
     def replay(self, chunk: Chunk) -> Iterator[tuple[int, int, tuple[Mismatch, ...]]]:
         """(place in the chunk, sequences decided about, what differs) for each decision with its inputs."""
         for block in chunk.blocks:
-            if block.shape.point is not Point.DECISIONS or DECISIONS not in block.shape.keys:
+            if block.shape.point is not Point.DECISIONS:
                 continue
-            layout = self._layouts.get(block.shape)
-            if layout is None:
-                layout = self._layouts[block.shape] = SnapshotLayout(block.shape.keys, self._types)
-            if layout.is_complete:
-                yield from self._block(chunk, block, layout)
+            fields = self._fields.get(block.shape)
+            if fields is None:
+                fields = self._fields[block.shape] = {
+                    key.field: place
+                    for place, key in enumerate(block.shape.keys)
+                    if key.kind is Kind.BOUNDARY and key.sequence is None
+                }
+            if _FIELD in fields and len(fields) > 1:
+                yield from self._block(chunk, block, fields)
 
     def _block(
-        self, chunk: Chunk, block: Block, layout: SnapshotLayout
+        self, chunk: Chunk, block: Block, fields: Mapping[str, int]
     ) -> Iterator[tuple[int, int, tuple[Mismatch, ...]]]:
-        references = (block.classes == VALUE).nonzero()[0].tolist()
-        value, place = chunk.value, block.shape.keys.index(DECISIONS)
-        columns = block.matrix.T.tolist()
-        for cells, index in zip(columns, block.events.tolist(), strict=True):
-            for reference in references:
-                cells[reference] = value(cells[reference])
-            snapshot = layout.read(cells)
-            recorded = cells[place]
+        places = list(fields.values())
+        classes = block.classes[places].tolist()
+        columns = block.matrix[places].T.tolist()
+        for column, index in zip(columns, block.events.tolist(), strict=True):
+            cells = [chunk.cell(cls, number) for cls, number in zip(classes, column, strict=True)]
+            values = dict(zip(fields, cells, strict=True))
+            snapshot = read_snapshot(values, self._types)
             try:
                 found: Any = self._planner(snapshot)
             except RecordError:
                 raise
             except Exception as error:
                 found = Raised(f"raised {type(error).__name__}: {error}")
+            recorded: Any = values[_FIELD]
             if _equal(recorded, found):
                 yield index, snapshot.sequences, ()
             else:

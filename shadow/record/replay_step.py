@@ -103,13 +103,9 @@ class _Lists:
     def __init__(self, chunk: Chunk) -> None:
         self._chunk = chunk
 
-    def ids(self, number: int) -> tuple[int, ...]:
-        value = self._chunk.value(number)
-        return value if isinstance(value, tuple) else value.ids
-
     def lengths(self, numbers: np.ndarray) -> np.ndarray:
         distinct, inverse = np.unique(numbers, return_inverse=True)
-        sizes = np.asarray([len(self.ids(number)) for number in distinct.tolist()], np.int64)
+        sizes = np.asarray([len(self._chunk.integers(number)) for number in distinct.tolist()], np.int64)
         return sizes[inverse].reshape(numbers.shape)
 
     def continues(self, starts: np.ndarray, wholes: np.ndarray) -> np.ndarray:
@@ -120,7 +116,7 @@ class _Lists:
         return np.asarray(fits, bool)[inverse].reshape(starts.shape)
 
     def _begins(self, start: int, whole: int) -> bool:
-        first, second = self.ids(start), self.ids(whole)
+        first, second = self._chunk.integers(start), self._chunk.integers(whole)
         return first == second[: len(first)]
 
 
@@ -137,9 +133,8 @@ def _differences(
     planned = int(plan.kv_len[row, column])
     if recorded != planned:
         yield at(_KV_LEN, recorded, planned)
-    lists = _Lists(chunk)
-    live = lists.ids(int(block.matrix[rows.live[row], column]))
-    expected = lists.ids(int(block.matrix[rows.owned[row], column]))[: int(plan.pages[row, column])]
+    live = chunk.integers(int(block.matrix[rows.live[row], column]))
+    expected = chunk.integers(int(block.matrix[rows.owned[row], column]))[: int(plan.pages[row, column])]
     field = rows.pool + _LIVE
     for place in range(max(len(live), len(expected))):
         ours = live[place] if place < len(live) else None

@@ -1,7 +1,8 @@
 """The exact inputs of a boundary's decision: taken from a live worker as keys of an event, and read back.
 
-A table (one mapping of fields a sequence) becomes one key a sequence and field, so that its integers are
-columns; everything else is one tree a parameter. Sequences carry their label in place of their uuid.
+A table (one mapping of the same fields for each of some sequences) becomes one key a field, whose value has one
+item a sequence: whoever decodes next, the keys stay the same. Everything else is one tree a parameter.
+Sequences carry their label in place of their uuid.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from enum import Enum
 from types import SimpleNamespace
 from typing import Any
 
-from shadow.observation import Key, Kind, Observed, Point
+from shadow.diff import Mismatch
+from shadow.observation import Event, Key, Kind, Observed, Point
 from shadow.plain import Plain, Record, plain
 
 METHOD = "_compute_boundary_decisions"
@@ -61,32 +63,42 @@ def input_values(
     values: dict[Key, Observed] = {}
     named: dict[str, None] = {}
     for name, value in arguments.items():
-        if not _is_table(value):
-            values[Key(Kind.BOUNDARY, None, _INPUT + name)] = _exact(value, labels)
-            continue
-        order = tuple(labels.get(uuid, uuid) for uuid in value)
-        values[Key(Kind.BOUNDARY, None, _INPUT + name)] = Record("table", (("order", order),))
-        named.update(dict.fromkeys(value))
-        for label, fields in zip(order, value.values(), strict=True):
-            for field, item in fields.items():
-                values[Key(Kind.BOUNDARY, label, f"{_INPUT}{name}.{field}")] = _exact(item, labels)
+        if _is_table(value):
+            values.update(_table(name, value, labels))
+            named.update(dict.fromkeys(value))
+        else:
+            values[_key(name)] = _exact(value, labels)
     by_uuid = {getattr(entry, "uuid", None): entry for entry in entries}
-    shown = [uuid for uuid in named if uuid in by_uuid]
-    values[Key(Kind.BOUNDARY, None, _INPUT + _SEQUENCE)] = Record(
-        "table", (("order", tuple(labels.get(uuid, uuid) for uuid in shown)),)
-    )
-    for uuid in shown:
-        for field, item in _scalars(by_uuid[uuid]):
-            key = Key(Kind.BOUNDARY, labels.get(uuid, uuid), f"{_INPUT}{_SEQUENCE}.{field}")
-            values[key] = labels.get(item, item) if isinstance(item, str) else item
+    shown = {uuid: dict(_scalars(by_uuid[uuid])) for uuid in named if uuid in by_uuid}
+    values.update(_table(_SEQUENCE, shown if _is_table(shown) else {}, labels))
     return values
 
 
+def _key(name: str, field: str | None = None) -> Key:
+    return Key(Kind.BOUNDARY, None, f"{_INPUT}{name}" if field is None else f"{_INPUT}{name}.{field}")
+
+
 def _is_table(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(
-        isinstance(key, str) and isinstance(item, Mapping) and all(isinstance(f, str) for f in item)
-        for key, item in value.items()
-    )
+    """Whether it is a mapping by uuid of mappings with the same fields in the same order."""
+    if not isinstance(value, Mapping):
+        return False
+    rows = [tuple(row) if isinstance(row, Mapping) else None for row in value.values()]
+    known = all(isinstance(uuid, str) for uuid in value)
+    return known and all(row is not None and row == rows[0] and all(map(_is_text, row)) for row in rows)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _table(
+    name: str, rows: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]
+) -> Iterator[tuple[Key, Observed]]:
+    fields = tuple(next(iter(rows.values()), ()))
+    order = tuple(labels.get(uuid, uuid) for uuid in rows)
+    yield _key(name), Record("table", (("order", order), ("fields", fields)))
+    for field in fields:
+        yield _key(name, field), tuple(_exact(row[field], labels) for row in rows.values())
 
 
 def _scalars(entry: Any) -> Iterator[tuple[str, Any]]:
@@ -121,21 +133,17 @@ def is_whole_input(key: Key) -> bool:
     return key.kind is Kind.BOUNDARY and key.field.startswith("inputs.")
 
 
-Cell = Callable[[int], Any]
-"""The value of the event's row (place in its shape)."""
-
-
 class _Entry:
     """What `get_sequence(label)` of a replayed planner sees: the scalar fields of the recorded sequence."""
 
-    __slots__ = ("_cell", "_places")
+    __slots__ = ("_columns", "_index")
 
-    def __init__(self, places: Mapping[str, int], cell: Cell) -> None:
-        self._places, self._cell = places, cell
+    def __init__(self, columns: Mapping[str, Sequence[Any]], index: int) -> None:
+        self._columns, self._index = columns, index
 
     def __getattr__(self, name: str) -> Any:
         try:
-            return self._cell(self._places[name])
+            return self._columns[name][self._index]
         except KeyError:
             raise AttributeError(
                 f"the record has no field {name!r} of a sequence", name=name, obj=self
@@ -145,7 +153,7 @@ class _Entry:
 class Snapshot:
     """One boundary's inputs: `arguments` by parameter name, `get_sequence` as the worker's batch has it."""
 
-    def __init__(self, arguments: dict[str, Any], entries: dict[str, _Entry]) -> None:
+    def __init__(self, arguments: dict[str, Any], entries: Mapping[str, Any]) -> None:
         self.arguments, self._entries = arguments, entries
 
     def get_sequence(self, label: str) -> Any:
@@ -158,67 +166,56 @@ class Snapshot:
         return len(self._entries)
 
 
-class SnapshotLayout:
-    """Where in a shape the inputs are; worked out once for all events of the shape.
+def read_snapshot(values: Mapping[str, Any], types: Mapping[str, Callable[..., Any]]) -> Snapshot:
+    """The inputs among an event's values of kind BOUNDARY by field. ValueError where they do not fit together.
 
     `types` are the classes by name that dataclass arguments are made of again; those without one become plain
     namespaces.
     """
+    arguments: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
+    for field, tree in values.items():
+        name = field.removeprefix(_INPUT)
+        if name == field or (type(tree) is not Record and "." in name):
+            continue
+        if type(tree) is not Record or tree.name != "table":
+            arguments[name] = _revived(tree, types)
+            continue
+        layout: dict[str, Any] = dict(tree.fields)
+        order, fields = layout["order"], layout["fields"]
+        columns = [values[f"{field}.{column}"] for column in fields]
+        if name == _SEQUENCE:
+            by_name = dict(zip(fields, columns, strict=True))
+            entries = {label: _Entry(by_name, index) for index, label in enumerate(order)}
+        else:
+            rows = zip(order, zip(*columns, strict=True), strict=True)
+            arguments[name] = {label: dict(zip(fields, row, strict=False)) for label, row in rows}
+    return Snapshot(arguments, entries)
 
-    def __init__(self, keys: Sequence[Key], types: Mapping[str, Callable[..., Any]]) -> None:
-        self._types = types
-        self._trees: list[tuple[str, int]] = []
-        self._tables: dict[str, dict[str, tuple[list[str], list[int]]]] = {}
-        for place, key in enumerate(keys):
-            if key.kind is not Kind.BOUNDARY or not key.field.startswith(_INPUT):
-                continue
-            name, _, field = key.field.removeprefix(_INPUT).partition(".")
-            if key.sequence is None:
-                self._trees.append((name, place))
-            else:
-                names, places = self._tables.setdefault(name, {}).setdefault(key.sequence, ([], []))
-                names.append(field)
-                places.append(place)
-        self._fields = {
-            label: dict(zip(names, places, strict=True))
-            for label, (names, places) in self._tables.get(_SEQUENCE, {}).items()
-        }
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether the events of this shape hold inputs at all."""
-        return bool(self._trees)
+def with_sequence(event: Event, mismatch: Mismatch) -> Mismatch:
+    """The mismatch with its sequence, where it is in one item of a table's column of the event."""
+    path, bracket, index = mismatch.field.partition("[")
+    if mismatch.kind is not Kind.BOUNDARY or mismatch.sequence is not None or not bracket:
+        return mismatch
+    tree: Any = event.values.get(Key(Kind.BOUNDARY, None, path.rpartition(".")[0]))
+    number = index.partition("]")[0]
+    if type(tree) is not Record or tree.name != "table" or not number.isdigit():
+        return mismatch
+    order: Any = dict(tree.fields)["order"]
+    if int(number) >= len(order):
+        return mismatch
+    return dataclasses.replace(mismatch, sequence=str(order[int(number)]))
 
-    def read(self, cells: Sequence[Any]) -> Snapshot:
-        """`cells`: the event's values in the order of the shape."""
-        arguments: dict[str, Any] = {}
-        for name, place in self._trees:
-            tree: Any = cells[place]
-            if type(tree) is Record and tree.name == "table":
-                if name != _SEQUENCE:
-                    order: Any = dict(tree.fields)["order"]
-                    table = self._tables.get(name, {})
-                    arguments[name] = {label: self._row(table.get(label), cells) for label in order}
-            else:
-                arguments[name] = self._revived(tree)
-        cell = cells.__getitem__
-        return Snapshot(arguments, {label: _Entry(fields, cell) for label, fields in self._fields.items()})
 
-    @staticmethod
-    def _row(row: tuple[list[str], list[int]] | None, cells: Sequence[Any]) -> dict[str, Any]:
-        if row is None:
-            return {}
-        names, places = row
-        return dict(zip(names, cells[places[0] : places[-1] + 1], strict=True))
-
-    def _revived(self, tree: Any) -> Any:
-        if isinstance(tree, tuple):
-            return [self._revived(item) for item in tree]
-        if not isinstance(tree, Record):
-            return tree
-        fields = dict(tree.fields)
-        if tree.name == "dict":
-            keys, values = (self._revived(part) for part in fields.values())
-            return dict(zip(keys, values, strict=True))
-        revived = {name: self._revived(item) for name, item in fields.items()}
-        return self._types.get(tree.name, SimpleNamespace)(**revived)
+def _revived(tree: Any, types: Mapping[str, Callable[..., Any]]) -> Any:
+    if isinstance(tree, tuple):
+        return [_revived(item, types) for item in tree]
+    if not isinstance(tree, Record):
+        return tree
+    fields = dict(tree.fields)
+    if tree.name == "dict":
+        keys, values = (_revived(part, types) for part in fields.values())
+        return dict(zip(keys, values, strict=True))
+    revived = {name: _revived(item, types) for name, item in fields.items()}
+    return types.get(tree.name, SimpleNamespace)(**revived)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -21,14 +20,6 @@ from shadow.record.values import ArrayPlace, bytes_tree, construct, from_integer
 
 ReadArray = Callable[[int], tables.Array]
 """The stored array of that number within the chunk."""
-
-
-@dataclass(frozen=True)
-class Value:
-    """A value that is no integer: `identity` is equal exactly where the values are."""
-
-    identity: object
-    read: Callable[[], Any]
 
 
 class Block:
@@ -57,7 +48,6 @@ class Chunk:
         self.steps = unpack_steps(table.steps)
         self.shape_numbers = unpack(table.shapes, len(self.steps))
         self._arrays: dict[int, np.ndarray] = {}
-        self._values: dict[int, Any] = {}
         kinds = list(dict.fromkeys(self.shape_numbers.tolist()))
         self.blocks = [
             Block(shapes[number], np.flatnonzero(self.shape_numbers == number), block)
@@ -73,26 +63,30 @@ class Chunk:
         return unpack(self._table.extras, len(self))
 
     @cached_property
-    def values(self) -> list[Value]:
-        """The chunk's values by number."""
+    def identities(self) -> list[bytes | tuple[bytes, tuple[int, ...]]]:
+        """By number, what is equal exactly where the chunk's values are: a tree's bytes, or what is around a
+        list of integers and the integers."""
         trees, lists = iter(self._table.trees), iter(unpack_lists(self._table.lists))
-        return [self._value(form, trees, lists) for form in unpack(self._table.forms).tolist()]
-
-    def _value(self, form: int, trees: Any, lists: Any) -> Value:
-        if form == 0:
-            tree = next(trees)
-            return Value(tree, lambda: bytes_tree(tree))
-        around, integers = self._table.around[form - 1], next(lists)
-        if not around:
-            return Value((around, integers), lambda: integers)
-        return Value((around, integers), lambda: from_integers(around, integers))
+        around = self._table.around
+        return [
+            (around[form - 1], next(lists)) if form else next(trees)
+            for form in unpack(self._table.forms).tolist()
+        ]
 
     def value(self, number: int) -> Any:
         """The value of that number: a plain tree or a value of shadow.observation."""
-        found = self._values.get(number, self)
-        if found is self:
-            found = self._values[number] = self.values[number].read()
+        identity = self.identities[number]
+        if isinstance(identity, tuple):
+            return from_integers(*identity)
+        found = bytes_tree(identity)
         return self.array(found.number) if isinstance(found, ArrayPlace) else found
+
+    def integers(self, number: int) -> tuple[int, ...]:
+        """The integers of value `number`. ValueError for a value that is no list of them."""
+        identity = self.identities[number]
+        if not isinstance(identity, tuple):
+            raise ValueError(f"value {number} is no list of integers")
+        return identity[1]
 
     def array(self, number: int) -> Observed:
         """The observed value that holds array `number`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from shadow.record.format import RecordError
 
 _RECORD, _OPAQUE, _BIG, _TEXT, _OBSERVED, _MAPPING, _PLACE, _ENUM = range(1, 9)
 _INT64 = range(-(1 << 63), 1 << 63)
+_NATIVE = frozenset((int, str, bool, float, bytes, type(None)))
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder()
 _VALUES: dict[str, type] = {
     name: value
@@ -90,8 +92,9 @@ def tree_bytes(value: Any) -> bytes:
     return _encoder.encode(_to_wire(value))
 
 
+@lru_cache(maxsize=4096)
 def bytes_tree(data: bytes) -> Any:
-    """RecordError for bytes that `tree_bytes` does not write."""
+    """RecordError for bytes that `tree_bytes` does not write. Remembered: many chunks hold the same trees."""
     try:
         return _from_wire(_decoder.decode(data))
     except (msgspec.DecodeError, TypeError, ValueError, LookupError, RecursionError) as error:
@@ -138,6 +141,8 @@ def _to_wire(value: Any) -> Any:
 
 def _from_wire(wire: Any) -> Any:
     if isinstance(wire, list):
+        if _NATIVE.issuperset(map(type, wire)):
+            return tuple(wire)
         return tuple(_from_wire(item) for item in wire)
     if not isinstance(wire, msgspec.msgpack.Ext):
         return wire

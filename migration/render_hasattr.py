@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,8 +15,9 @@ _NOTE = " " * 10
 _SHOWN = 3
 
 
-def hasattr_list(findings: Sequence[HasattrFinding], console: Console) -> None:
-    """For each test the verdict, why, and what may stand in its place; then the counts."""
+def hasattr_list(findings: Sequence[HasattrFinding], console: Console, commands: Mapping[str, str]) -> None:
+    """For each test the verdict, why, what may stand in its place, and the command that declares the attribute
+    where one does; then the counts."""
     lines = ["hasattr and getattr on self", "", "[bold] line verdict test[/]"]
     method = None
     for finding in findings:
@@ -26,6 +27,8 @@ def hasattr_list(findings: Sequence[HasattrFinding], console: Console) -> None:
         lines.append(f"{finding.line:5} {finding.verdict:7} {escape(finding.spelled)}")
         for note in _notes(finding):
             lines += [escape(text) for text in _wrapped(note, console.width)]
+        if (command := commands.get(finding.attribute or "")) is not None:
+            lines.append(f"{_NOTE}{escape(command)}")
     lines += ["", _counts(findings)]
     console.print("\n".join(lines), soft_wrap=True, highlight=False)
 

@@ -57,6 +57,7 @@ def configure(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from migration.code.source import Source
     from migration.code.structure import outline
+    from migration.declare.advice import declare_commands
     from migration.errors import MigrationError
     from migration.survey.inventory import inventory_of
     from migration.survey.selection import NotFound, select_method, select_section
@@ -80,7 +81,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"migrate inventory: {error}", file=sys.stderr)
         return USAGE
     findings = _findings(source, shape, arguments) if arguments.prove else None
+    commands: dict[str, str] = {}
     if findings is not None:
+        commands = declare_commands(findings, _words(arguments))
         names = {method.name for method in found.methods}
         findings = tuple(finding for finding in findings if finding.method in names)
     if arguments.json:
@@ -88,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         from migration.survey.inventory_json import inventory_json
 
-        json.dump(inventory_json(found, findings), sys.stdout, indent=2, ensure_ascii=False)
+        json.dump(inventory_json(found, findings, commands), sys.stdout, indent=2, ensure_ascii=False)
         sys.stdout.write("\n")
         return DONE
 
@@ -98,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     console = Console()
     if findings is not None:
-        render_hasattr.hasattr_list(findings, console)
+        render_hasattr.hasattr_list(findings, console, commands)
     elif arguments.method is not None:
         render_method.method_details(found, console)
     elif arguments.section is not None:
@@ -146,6 +149,13 @@ def _findings(
 
     root, path = _place(arguments)
     return prove_hasattr(source, shape, DiskTree(root), path)
+
+
+def _words(arguments: argparse.Namespace) -> list[str]:
+    """How `migrate declare` names the class from the same folder."""
+    root, path = _place(arguments)
+    words = [path, *(["--class", arguments.class_name] if arguments.class_name else [])]
+    return words if root == Path.cwd() else [*words, "--repo", str(root)]
 
 
 def _root_of(path: Path) -> Path:

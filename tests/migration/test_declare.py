@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import textwrap
 from pathlib import Path
 
@@ -471,3 +472,42 @@ def test_the_encoding_of_the_file_stays(repository: Path):
     commit(repository, "é")
     assert migrate("declare", "counts.toml", cwd=repository).returncode == 0
     assert (repository / "app" / "worker.py").read_bytes().startswith(text[:30].encode("latin-1"))
+
+
+def test_the_slice_moves_once_its_attribute_is_declared(repository: Path):
+    early = migrate("port", "counts.toml", "--json", cwd=repository)
+    (refusal,) = json.loads(early.stdout)["refusals"]
+    assert early.returncode == 2 and (refusal["code"], refusal["line"]) == ("MG122", 14)
+    assert "migrate declare counts" in refusal["message"]
+    assert migrate("declare", "counts.toml", cwd=repository).returncode == 0
+    commit(repository, "declared")
+    declared_text = text_of(repository)
+    for step in ("port", "gate", "cleanup"):
+        run = migrate(step, "counts.toml", cwd=repository)
+        assert run.returncode == 0, run.stdout + run.stderr
+        commit(repository, step)
+        checked = migrate("verify", cwd=repository)
+        assert checked.returncode == 0, checked.stdout
+    handler = (repository / "app" / "counts.py").read_text()
+    assert "if self._host._counter is None:\n            self._host._counter = 0\n" in handler
+    assert "hasattr" not in handler.partition("class Counts:")[2].partition('"""')[2].partition('"""')[2]
+    for _ in ("cleanup", "gate", "port"):
+        migrate("undo", cwd=repository)
+    assert text_of(repository) == declared_text
+
+
+def test_the_inventory_names_the_command_that_declares(repository: Path):
+    shown = migrate("inventory", "app/worker.py", "--hasattr", cwd=repository).stdout
+    assert shown.count("migrate declare app/worker.py --attribute _counter\n") == 2
+    path = repository / "app" / "worker.py"
+    path.write_text(WORKER + "\n    def put(self, key):\n        setattr(self, key, 1)\n")
+    found = json.loads(migrate("inventory", str(path), "--hasattr", "--json", cwd=repository.parent).stdout)
+    (command,) = {f["declare"] for f in found["hasattr"] if f["attribute"] == "_counter"}
+    assert command.startswith(
+        f"migrate declare app/worker.py --repo {repository} --attribute _counter --accept '"
+    )
+    again = migrate(*shlex.split(command)[1:], "--allow-dirty", cwd=repository.parent)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "accepted: Worker.put sets attributes under a computed name" in again.stdout
+    rest = json.loads(migrate("inventory", str(path), "--hasattr", "--json", cwd=repository.parent).stdout)
+    assert [f["attribute"] for f in rest["hasattr"]] == ["_error"]

@@ -185,6 +185,8 @@ def test_a_token_that_its_own_logits_do_not_favour_is_never_a_near_tie() -> None
     legacy = row(5.0, 5.0, 4.99999)
     flip = classify_flip(legacy, legacy.copy(), bound(1e-3), (0, 2))
     assert flip.kind is FlipKind.DIVERGENCE and flip.margins[1] < 0
+    between = classify_flip(row(5.0, 5.0, 9.0), row(5.0, 5.0, 9.0), bound(1e-3), (0, 1))
+    assert between.kind is FlipKind.DIVERGENCE, "neither of the two is what the logits favour"
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

@@ -15,6 +15,7 @@ from migration.code.facts import dotted, parameters, self_name
 from migration.code.source import Source
 from migration.code.structure import Method
 from migration.move.body import LineEdit
+from migration.move.stack_levels import CALLER, levels
 from migration.patterns import links
 from migration.recipe import Recipe
 
@@ -83,6 +84,9 @@ def _edits(method: Method, recipe: Recipe, place: Place, alias: str | None) -> I
         words = "async def " if isinstance(node, ast.AsyncFunctionDef) else "def "
         column = node.col_offset + len(words)
         yield LineEdit(node.lineno, column, len(node.name.encode()), place.label.encode())
+    for level in levels(node, CALLER + 1):
+        length = (level.end_col_offset or 0) - level.col_offset
+        yield LineEdit(level.lineno, level.col_offset, length, b"%d" % CALLER)
     stack: list[ast.AST] = [*node.args.defaults, *(d for d in node.args.kw_defaults if d), *node.body]
     while stack:
         part = stack.pop()

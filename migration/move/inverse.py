@@ -15,6 +15,9 @@ from migration.move.moving import Moving
 from migration.move.proven import Place, Proven
 from migration.recipe import Recipe
 
+#: The rewrite by which a warning still names the caller.
+STUB_COUNTED = "stacklevel counts the stub"
+
 
 class Inverse(ast.NodeTransformer):
     """Take `self.<handle>` back to `self` in a method of the handler.
@@ -106,8 +109,6 @@ class Declared(ast.NodeTransformer):
         self._late = frozenset(late)
         self._alias = alias
         self._classes = 0
-        #: Frames of their own around the node: functions, classes and comprehensions inside the method.
-        self._inner = 0
         self._expressions = Expressions(recipe, self_name(one.node), proven)
         self.counts: Counter[str] = Counter()
 
@@ -171,24 +172,14 @@ class Declared(ast.NodeTransformer):
                 self.counts["super() spelled out"] += 1
                 first = [*self._one.node.args.posonlyargs, *self._one.node.args.args][0].arg
                 node.args = [ast.Name(self._class, ast.Load()), ast.Name(first, ast.Load())]
-        if (
-            not self._inner
-            and isinstance(node.func, ast.Attribute)
-            and ast.unparse(node.func) == "warnings.warn"
-        ):
-            for keyword in node.keywords:
-                if keyword.arg == "stacklevel" and ast.unparse(keyword.value) == "2":
-                    self.counts["stacklevel counts the stub"] += 1
-                    keyword.value = ast.Constant(3)
         return node
 
-    def _in_own_frame(self, node: ast.AST) -> ast.AST:
-        self._inner += 1
-        self.generic_visit(node)
-        self._inner -= 1
-        return node
-
-    visit_Lambda = visit_GeneratorExp = visit_ListComp = visit_SetComp = visit_DictComp = _in_own_frame
+    def visit_keyword(self, node: ast.keyword) -> ast.AST:
+        # Whatever else counts frames is refused, so that each of these is the method's own.
+        if node.arg == "stacklevel" and ast.unparse(node.value) == "2":
+            self.counts[STUB_COUNTED] += 1
+            return ast.keyword("stacklevel", ast.Constant(3))
+        return self.generic_visit(node)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
         if node.level:
@@ -200,7 +191,7 @@ class Declared(ast.NodeTransformer):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         self._classes += 1
-        self._in_own_frame(node)
+        self.generic_visit(node)
         self._classes -= 1
         return node
 
@@ -214,7 +205,7 @@ class Declared(ast.NodeTransformer):
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
         returns, node.returns = node.returns, None
-        self._in_own_frame(node)
+        self.generic_visit(node)
         node.returns = returns
         return node
 

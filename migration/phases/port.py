@@ -12,6 +12,7 @@ from migration.code.tree import Tree
 from migration.errors import Refusal
 from migration.ledger.change import FileChange
 from migration.move.cut import CutPlan, CutRefused, select
+from migration.move.inverse import STUB_COUNTED
 from migration.phases.gate_text import gated
 from migration.phases.state import cut_anew, drift, read_worker
 from migration.recipe import Recipe
@@ -58,6 +59,9 @@ def plan_port(recipe: Recipe, tree: Tree) -> PortPlan | PortRefused | PortClean:
         return PortRefused(
             recipe, (Refusal("MG114", recipe.source_file, 0, "the slice was cut in one step already"),)
         )
+    if counting := [d.name for d in whole.proof.details if STUB_COUNTED in dict(d.rewrites)]:
+        why = "stacklevel counts frames, and a gate adds others than the stub"
+        return PortRefused(recipe, tuple(Refusal("MG116", name, 0, why) for name in counting))
     labels = tuple(dict.fromkeys(m.name for m in chosen))
     handler = tree.read(recipe.target_file)
     done: tuple[str, ...] = ()

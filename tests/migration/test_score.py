@@ -67,7 +67,7 @@ class Worker(Base):
         return f"{self.items=}"
 
     def caught(self):
-        warnings.warn("late", stacklevel=2)
+        warnings.warn("late", stacklevel=3)
         return locals()
 
     def __secret(self):

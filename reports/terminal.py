@@ -25,7 +25,6 @@ MAX_LINES = 50
 
 _STYLE = {Status.PASS: "green", Status.FAIL: "red", Status.ERROR: "magenta", Status.SHORT: "yellow"}
 _LEVEL = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
-_COLUMNS = 12
 _VALUE = 240  # characters of a value in the first finding, a few lines
 
 
@@ -33,12 +32,12 @@ def _text(value: str, style: str = "", limit: int = _VALUE) -> Text:
     return Text(visible(shorten(value, limit)), style=style)
 
 
-def _grid(rows: Sequence[tuple[str, str]]) -> RichTable:
+def _grid(rows: Sequence[tuple[str, str]], limit: int = _VALUE) -> RichTable:
     grid = RichTable.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True, max_width=24)
     grid.add_column(overflow="fold")
     for name, value in rows:
-        grid.add_row(_text(name), _text(value))
+        grid.add_row(_text(name), _text(value, limit=limit))
     return grid
 
 
@@ -59,15 +58,18 @@ def _headed(title: str) -> RichTable:
     return RichTable(title=_text(title, "bold"), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
 
 
-def _table(table: Table, rows: int) -> RichTable:
+def _table(table: Table, width: int, rows: int) -> RichTable:
+    """As many columns as have room, and cells that stay a few lines high."""
+    columns = min(len(table.columns), max(1, width // 10))
+    limit = max(width, 3 * width // max(1, columns))
     left = [f"{rows} of {len(table.rows):,} rows"] if rows < len(table.rows) else []
-    if len(table.columns) > _COLUMNS:
-        left.append(f"{_COLUMNS} of {len(table.columns):,} columns")
+    if columns < len(table.columns):
+        left.append(f"{columns} of {len(table.columns):,} columns")
     out = _headed(f"{table.title} ({', '.join(left)})" if left else table.title)
-    for column in table.columns[:_COLUMNS]:
-        out.add_column(_text(column), overflow="fold")
+    for column in table.columns[:columns]:
+        out.add_column(_text(column, limit=limit), overflow="fold")
     for row in table.rows[:rows]:
-        out.add_row(*map(_text, row[:_COLUMNS]))
+        out.add_row(*(_text(cell, limit=limit) for cell in row[:columns]))
     return out
 
 
@@ -130,12 +132,12 @@ def _shares(wanted: Sequence[tuple[int, int]], room: int) -> list[int]:
     return shares
 
 
-def _of_table(table: Table, least: int) -> _Part:
-    return _Part(table.title, partial(_table, table), len(table.rows), least)
+def _of_table(table: Table, width: int, least: int) -> _Part:
+    return _Part(table.title, partial(_table, table, width), len(table.rows), least)
 
 
-def _of_picture(picture: Picture, least: int) -> _Part:
-    return _Part(picture.title, lambda rows: _table(as_table(picture, rows), rows), 4, least)
+def _of_picture(picture: Picture, width: int, least: int) -> _Part:
+    return _Part(picture.title, lambda rows: _table(as_table(picture, rows), width, rows), 4, least)
 
 
 def _parts(report: Report, first: str, max_rows: int, width: int) -> Iterator[_Part]:
@@ -151,16 +153,16 @@ def _parts(report: Report, first: str, max_rows: int, width: int) -> Iterator[_P
         yield _Part("further findings", lambda rows: _rest(report, rows, width), max_rows, 6)
     if report.checks:
         checks = tuple((c.name, c.status.value, f"{c.count:,}", c.detail) for c in report.checks)
-        yield _of_table(Table("Checked", ("kind", "status", "values", "detail"), checks), 14)
+        yield _of_table(Table("Checked", ("kind", "status", "values", "detail"), checks), width, 14)
     for picture in report.pictures[:1]:
-        yield _of_picture(picture, 5)
+        yield _of_picture(picture, width, 5)
     for table in report.tables:
-        yield _of_table(table, 4)
+        yield _of_table(table, width, 6)
     if report.facts:
         facts = [(fact.name, fact.value) for fact in report.facts]
-        yield _Part("circumstances", lambda rows: _grid(facts[:rows]), len(facts), 2)
+        yield _Part("circumstances", lambda rows: _grid(facts[:rows], 3 * width), len(facts), 2)
     for picture in report.pictures[1:]:
-        yield _of_picture(picture, MAX_LINES)
+        yield _of_picture(picture, width, MAX_LINES)
 
 
 def print_report(

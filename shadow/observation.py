@@ -82,6 +82,13 @@ class Key:
     field: str
     layer: int | None = None
 
+    # There are a thousand of them in an event: the enum's own hash and a pickled state of each would be felt.
+    def __hash__(self) -> int:
+        return hash((self.sequence, self.field, self.layer))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Key, (self.kind, self.sequence, self.field, self.layer)
+
 
 @dataclass(frozen=True, eq=False)
 class Row:

@@ -242,6 +242,7 @@ class Observer:
     ) -> Event:
         """What the probes of this point see, then `made`; and what must hold on this side alone."""
         self.subject.entries = entries
+        self.subject.memo.clear()
         values: Values = {}
         checked: Counter[str] = Counter()
         violations: list[Violation] = []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from shadow.invariants.invariant import PlainInvariant
 from shadow.observation import Point, Violation
@@ -17,23 +18,48 @@ _POINTS = frozenset((Point.PREFILL, Point.DECODE, Point.BOUNDARY, Point.END))
 
 @dataclass(frozen=True)
 class Ownership:
-    """One pool: its free list, None where it has none to look at, and the pages of each sequence."""
+    """One pool: how often each page is in the free list and in the lists of sequences, int64 [num_pages].
+
+    `beyond`: (holder, page) of what is no page of the pool.
+    """
 
     pool: str
-    num_pages: int
-    free: list[int] | None
-    owned: dict[str, list[int]]
+    free: np.ndarray
+    owned: np.ndarray
+    pages: Mapping[str, Sequence[int]]
+    beyond: list[tuple[str | None, int]]
+
+    def owners(self, page: int) -> list[str]:
+        return [label for label, pages in self.pages.items() for held in pages if held == page]
 
 
-def ownerships(subject: Subject) -> Iterator[Ownership]:
+def _ownership(name: str, size: int, free: list[int], pages: dict[str, list[int]]) -> Ownership:
+    owned = np.array([page for held in pages.values() for page in held], dtype=np.int64)
+    listed = np.array(free, dtype=np.int64)
+    beyond: list[tuple[str | None, int]] = []
+    for numbers in (listed, owned):
+        if len(numbers) and not (numbers.min() >= 0 and numbers.max() < size):
+            holders: list[tuple[str | None, list[int]]] = [*pages.items(), (None, free)]
+            beyond = [(label, page) for label, held in holders for page in held if not 0 <= page < size]
+    counts = [np.bincount(n[(n >= 0) & (n < size)], minlength=size) for n in (listed, owned)]
+    return Ownership(name, counts[0], counts[1], pages, beyond)
+
+
+def ownerships(subject: Subject) -> list[Ownership]:
+    """Of the GPU pools, and of the host pools where no other rank takes pages: theirs are not seen here."""
+    found: list[Ownership] = subject.once("ownerships", lambda: list(_ownerships(subject)))
+    return found
+
+
+def _ownerships(subject: Subject) -> Iterator[Ownership]:
     label = subject.names.of_index
     for name, pool in subject.pools():
-        owned = {label(index): list(map(int, pages)) for index, pages in pool._sequences.items()}
-        yield Ownership(name, pool.config.num_pages, free_pages(pool), owned)
+        pages = {label(index): list(held) for index, held in pool._sequences.items()}
+        yield _ownership(name, pool.config.num_pages, free_pages(pool) or [], pages)
     for name, view in subject.hosts():
-        if not shared_with_other_ranks(view):  # of those, the other ranks' pages are not seen here
-            owned = {label(index): list(map(int, pages)) for index, pages in host_pages(view).items()}
-            yield Ownership(name, view.config.num_pages, host_free_pages(view), owned)
+        if not shared_with_other_ranks(view):
+            pages = {label(index): list(held) for index, held in host_pages(view).items()}
+            yield _ownership(name, view.config.num_pages, host_free_pages(view) or [], pages)
 
 
 class _WithFreeList(PlainInvariant):
@@ -52,14 +78,11 @@ class NoAlias(PlainInvariant):
     def check(self, subject: Subject, point: Point) -> tuple[int, list[Violation]]:
         looked_at, found = 0, []
         for place in ownerships(subject):
-            owners: dict[int, str] = {}
-            for label, pages in place.owned.items():
-                looked_at += len(pages)
-                for page in pages:
-                    if page in owners:
-                        text = f"page {page} of pool {place.pool} is owned by {owners[page]} and by {label}"
-                        found.append(Violation(self.name, text, label))
-                    owners[page] = label
+            looked_at += int(place.owned.sum())
+            for page in np.flatnonzero(place.owned > 1).tolist():
+                first, *others = place.owners(page)
+                text = f"page {page} of pool {place.pool} is owned by {first} and by {', '.join(others)}"
+                found.append(Violation(self.name, text, others[0]))
         return looked_at, found
 
 
@@ -71,14 +94,11 @@ class PagesExist(_WithFreeList):
     def check(self, subject: Subject, point: Point) -> tuple[int, list[Violation]]:
         looked_at, found = 0, []
         for place in ownerships(subject):
-            holders: list[tuple[str | None, list[int]]] = [*place.owned.items(), (None, place.free or [])]
-            for label, pages in holders:
-                looked_at += len(pages)
-                for page in pages:
-                    if not 0 <= page < place.num_pages:
-                        holder = "the free list" if label is None else label
-                        text = f"{holder} names page {page}; pool {place.pool} has {place.num_pages}"
-                        found.append(Violation(self.name, text, label))
+            looked_at += int(place.owned.sum() + place.free.sum())
+            for label, page in place.beyond:
+                holder = "the free list" if label is None else label
+                text = f"{holder} names page {page}; pool {place.pool} has {len(place.free)}"
+                found.append(Violation(self.name, text, label))
         return looked_at, found
 
 
@@ -90,12 +110,9 @@ class Conservation(_WithFreeList):
     def check(self, subject: Subject, point: Point) -> tuple[int, list[Violation]]:
         looked_at, found = 0, []
         for place in ownerships(subject):
-            if place.free is None:
-                continue
-            looked_at += place.num_pages
-            placed = {*place.free, *(page for pages in place.owned.values() for page in pages)}
-            lost = [page for page in range(place.num_pages) if page not in placed]
-            if lost:
+            looked_at += len(place.free)
+            lost = np.flatnonzero(place.free + place.owned == 0)
+            if len(lost):
                 text = f"pages {_some(lost)} of pool {place.pool} are neither free nor owned"
                 found.append(Violation(self.name, text))
         return looked_at, found
@@ -109,10 +126,9 @@ class NoDoubleFree(_WithFreeList):
     def check(self, subject: Subject, point: Point) -> tuple[int, list[Violation]]:
         looked_at, found = 0, []
         for place in ownerships(subject):
-            free = place.free or []
-            looked_at += len(free)
-            if len(set(free)) != len(free):
-                twice = [page for page, times in Counter(free).items() if times > 1]
+            looked_at += int(place.free.sum())
+            twice = np.flatnonzero(place.free > 1)
+            if len(twice):
                 text = f"pages {_some(twice)} are in the free list of pool {place.pool} more than once"
                 found.append(Violation(self.name, text))
         return looked_at, found
@@ -126,13 +142,12 @@ class NoUseAfterFree(_WithFreeList):
     def check(self, subject: Subject, point: Point) -> tuple[int, list[Violation]]:
         looked_at, found = 0, []
         for place in ownerships(subject):
-            free = set(place.free or [])
-            for label, pages in place.owned.items():
-                looked_at += len(pages)
-                both = [page for page in pages if page in free]
-                if both:
-                    text = f"pages {_some(both)} of pool {place.pool} are free and owned by {label}"
-                    found.append(Violation(self.name, text, label))
+            looked_at += int(place.owned.sum())
+            both = np.flatnonzero((place.free > 0) & (place.owned > 0))
+            if len(both):
+                (owner, *_) = place.owners(int(both[0]))
+                text = f"pages {_some(both)} of pool {place.pool} are free and owned by {owner}"
+                found.append(Violation(self.name, text, owner))
         return looked_at, found
 
 
@@ -163,6 +178,6 @@ class Mirrored(PlainInvariant):
         return len(ours) + 1, found
 
 
-def _some(pages: list[int]) -> str:
-    shown = ", ".join(map(str, pages[:6]))
+def _some(pages: np.ndarray) -> str:
+    shown = ", ".join(map(str, pages[:6].tolist()))
     return shown if len(pages) <= 6 else f"{shown} and {len(pages) - 6} more"

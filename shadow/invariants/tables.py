@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from shadow.invariants.invariant import PlainInvariant
@@ -11,11 +9,6 @@ from shadow.observation import Point, Severity, Violation
 from shadow.observe.probe import Subject
 
 _DECODE = frozenset((Point.DECODE,))
-
-
-def _table(pool: Any) -> np.ndarray:
-    table: np.ndarray = pool.gpu_table.cpu().numpy()
-    return table
 
 
 class LengthIdentity(PlainInvariant):
@@ -28,7 +21,7 @@ class LengthIdentity(PlainInvariant):
         looked_at, found = 0, []
         kv_len = subject.attended()
         for name, pool in subject.pools():
-            size, table = pool.config.page_size, _table(pool)
+            size, table = pool.config.page_size, subject.table(pool)
             for row, index in enumerate(pool.slot_to_seq_id[: len(table)]):
                 label = subject.names.of_index(index)
                 length = kv_len.get(label)
@@ -82,7 +75,7 @@ class TrailingColumns(PlainInvariant):
     def check(self, subject: Subject, point: Point) -> tuple[int, list[Violation]]:
         looked_at, found = 0, []
         for name, pool in subject.pools():
-            table, order = _table(pool), pool.slot_to_seq_id
+            table, order = subject.table(pool), pool.slot_to_seq_id
             looked_at += table.size
             beyond = np.argwhere(table[len(order) :] != -1)
             if len(beyond):

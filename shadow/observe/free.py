@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from shadow.observation import Key, Kind, Pages, Point
+from shadow.observation import Kind, Pages, Point
 from shadow.observe.hooks import tree_class
 from shadow.observe.pools import free_pages, host_free_pages, shared_with_other_ranks
-from shadow.observe.probe import PlainProbe, Subject, Values
+from shadow.observe.probe import PlainProbe, Subject, Values, key
 
 
 class FreeLists(PlainProbe):
@@ -26,7 +26,7 @@ class FreeLists(PlainProbe):
             if not shared_with_other_ranks(view):
                 lists[name] = host_free_pages(view)
         return {
-            Key(Kind.FREE_LIST, None, f"{name}.free"): Pages(name, tuple(pages), owned=False)
+            key(Kind.FREE_LIST, None, f"{name}.free"): Pages(name, tuple(pages), owned=False)
             for name, pages in lists.items()
             if pages is not None
         }
@@ -46,13 +46,13 @@ class TableTails(PlainProbe):
         kv_len = subject.attended()
         values: Values = {}
         for name, pool in subject.pools():
-            table = pool.gpu_table.cpu().numpy()
+            table = subject.table(pool)
             order = [subject.names.of_index(index) for index in pool.slot_to_seq_id]
             beyond = int(np.count_nonzero(table[len(order) :] != -1))
-            values[Key(Kind.HYGIENE, None, f"{name}.rows_beyond")] = beyond
+            values[key(Kind.HYGIENE, None, f"{name}.rows_beyond")] = beyond
             for row, label in enumerate(order[: len(table)]):
                 live = -(-kv_len.get(label, 0) // pool.config.page_size)
                 tail = table[row, live:]
                 kept = tuple(tail[tail != -1].tolist())
-                values[Key(Kind.HYGIENE, label, f"{name}.tail")] = Pages(name, kept, owned=False)
+                values[key(Kind.HYGIENE, label, f"{name}.tail")] = Pages(name, kept, owned=False)
         return values

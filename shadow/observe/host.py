@@ -10,7 +10,7 @@ import torch
 from shadow.digest import page_digests, position_digests
 from shadow.observation import Digests, Key, Kind, Observed, Point
 from shadow.observe.pools import host_pages
-from shadow.observe.probe import PlainProbe, Subject, Values
+from shadow.observe.probe import PlainProbe, Subject, Values, key
 
 _LIVE = ("PREFILLED", "IN_DECODE", "ON_HOLD")
 
@@ -74,11 +74,11 @@ def _pages(
         pages = host_pages(view).get(gid)
         if pages is None:
             continue
-        key = Key(Kind.HOST_KV, subject.names.of_index(gid), field)
+        place = key(Kind.HOST_KV, subject.names.of_index(gid), field)
         if len(pages) * size < length or any(not 0 <= page < cache.shape[1] for page in pages):
-            yield key, f"{len(pages)} pages for {length} tokens"
+            yield place, f"{len(pages)} pages for {length} tokens"
         else:
-            yield key, Digests(page_digests(cache, pages, length).numpy(), "page", tokens=size)
+            yield place, Digests(page_digests(cache, pages, length).numpy(), "page", tokens=size)
 
 
 def _positions(
@@ -93,13 +93,13 @@ def _positions(
             readable.append(gid)
         else:
             text = f"{len(pages)} pages have no position {position}"
-            yield Key(Kind.HOST_KV, subject.names.of_index(gid), f"{field}.appended"), text
+            yield key(Kind.HOST_KV, subject.names.of_index(gid), f"{field}.appended"), text
     if not places:
         return
     digests = position_digests(cache, places).numpy()
     for column, gid in enumerate(readable):
-        key = Key(Kind.HOST_KV, subject.names.of_index(gid), f"{field}.appended")
-        yield key, Digests(digests[:, column : column + 1], "position", first=positions[gid])
+        place = key(Kind.HOST_KV, subject.names.of_index(gid), f"{field}.appended")
+        yield place, Digests(digests[:, column : column + 1], "position", first=positions[gid])
 
 
 class Pending(PlainProbe):
@@ -116,12 +116,12 @@ class Pending(PlainProbe):
         worker, values = subject.worker, Values()
         batch = getattr(worker, "_deferred_kv_batch", None)
         for gid, position in zip(*(batch or ((), ())), strict=False):
-            values[Key(Kind.PENDING, subject.names.of_index(gid), "position")] = int(position)
+            values[key(Kind.PENDING, subject.names.of_index(gid), "position")] = int(position)
         for name in ("_deferred_kv_entries", "_deferred_kv_entries_aux"):
             entries = getattr(worker, name, None) or ()
-            values[Key(Kind.PENDING, None, name.lstrip("_"))] = tuple(_collected(entry) for entry in entries)
+            values[key(Kind.PENDING, None, name.lstrip("_"))] = tuple(_collected(entry) for entry in entries)
         for name in ("_pending_kv_append_tasks", "_pending_kv_append_tensors"):
-            values[Key(Kind.PENDING, None, name.lstrip("_"))] = len(getattr(worker, name, None) or ())
+            values[key(Kind.PENDING, None, name.lstrip("_"))] = len(getattr(worker, name, None) or ())
         return values
 
 

@@ -9,7 +9,7 @@ import torch
 
 from shadow.observation import Key, Kind, Observed, Pages, Point, Rows
 from shadow.observe.forward import Forward
-from shadow.observe.probe import Subject, Values
+from shadow.observe.probe import Subject, Values, key
 
 _DECODE = frozenset((Point.DECODE,))
 _REBUILT = (
@@ -35,12 +35,12 @@ class Launch:
     def values(self, subject: Subject, point: Point) -> Values:
         last = subject.forward.last
         if last is None:
-            return {Key(Kind.LAUNCH, None, "mode"): "none"}
+            return {key(Kind.LAUNCH, None, "mode"): "none"}
         return {
-            Key(Kind.LAUNCH, None, "mode"): last.mode,
-            Key(Kind.LAUNCH, None, "bucket"): last.bucket,
-            Key(Kind.LAUNCH, None, "reason"): last.reason,
-            Key(Kind.LAUNCH, None, "rows"): len(subject.entries),
+            key(Kind.LAUNCH, None, "mode"): last.mode,
+            key(Kind.LAUNCH, None, "bucket"): last.bucket,
+            key(Kind.LAUNCH, None, "reason"): last.reason,
+            key(Kind.LAUNCH, None, "rows"): len(subject.entries),
         }
 
 
@@ -89,22 +89,22 @@ def _bound(subject: Subject) -> Iterator[tuple[Key, Observed]]:
         if name in _REBUILT:
             continue
         if name == "cur_batch":
-            yield Key(Kind.BINDING, None, name), Rows(tuple(rows))
+            yield key(Kind.BINDING, None, name), Rows(tuple(rows))
         elif isinstance(value, torch.Tensor):
             yield from _tensor(name, value, rows)
         elif value is None or isinstance(value, bool | int | str):
-            yield Key(Kind.BINDING, None, name), value
+            yield key(Kind.BINDING, None, name), value
         else:
             role = "callable" if callable(value) else type(value).__name__
-            yield Key(Kind.BINDING, None, name), roles.get(id(value), role)
+            yield key(Kind.BINDING, None, name), roles.get(id(value), role)
 
 
 def _tensor(name: str, value: torch.Tensor, rows: list[str]) -> Iterator[tuple[Key, Observed]]:
-    yield Key(Kind.BINDING, None, name), f"{value.dtype}{list(value.shape)}"
+    yield key(Kind.BINDING, None, name), f"{value.dtype}{list(value.shape)}"
     if value.dim() == 1 and not value.is_floating_point():
         for label, number in zip(rows, value.tolist(), strict=False):
             plain: Observed = Pages(name, (number,)) if name in _SLOTS else number
-            yield Key(Kind.BINDING, label, name), plain
+            yield key(Kind.BINDING, label, name), plain
 
 
 def _roles(worker: Any) -> dict[int, str]:

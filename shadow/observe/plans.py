@@ -10,7 +10,7 @@ import numpy as np
 
 from shadow.observation import Key, Kind, Observed, Pages, Point
 from shadow.observe.forward import Forward
-from shadow.observe.probe import Subject, Values
+from shadow.observe.probe import Subject, Values, key
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,9 @@ def planned(subject: Subject) -> Iterator[tuple[str, list[RowPlan]]]:
         return
     size = next(iter(pools.values())).config.page_size
     for name, plan in (("plan", last.plan), ("plan_aux", last.plan_aux)):
-        if plan is not None and hasattr(plan, "token_indices"):
-            yield name, rows_of(plan, size)
+        shared = name == "plan_aux" and plan is last.plan  # a replay reads both pools through one plan
+        if plan is not None and not shared and hasattr(plan, "token_indices"):
+            yield name, subject.once(name, lambda plan=plan: rows_of(plan, size))  # type: ignore[misc]
 
 
 class Plans:
@@ -77,13 +78,13 @@ class Plans:
         values: Values = {}
         labels = [subject.names.label(entry) for entry in subject.entries]
         for name, rows in planned(subject):
-            values[Key(Kind.PLAN, None, f"{name}.padded")] = _padding(rows[len(labels) :])
+            values[key(Kind.PLAN, None, f"{name}.padded")] = _padding(rows[len(labels) :])
             for label, row in zip(labels, rows, strict=False):
-                values[Key(Kind.PLAN, label, f"{name}.kv_len")] = row.kv_len
-                values[Key(Kind.PLAN, label, f"{name}.pages")] = Pages("primary", row.pages)
-                values[Key(Kind.PLAN, label, f"{name}.covered")] = row.covered
-                values[Key(Kind.PLAN, label, f"{name}.write_page")] = Pages("primary", (row.page,))
-                values[Key(Kind.PLAN, label, f"{name}.write_offset")] = row.offset
+                values[key(Kind.PLAN, label, f"{name}.kv_len")] = row.kv_len
+                values[key(Kind.PLAN, label, f"{name}.pages")] = Pages("primary", row.pages)
+                values[key(Kind.PLAN, label, f"{name}.covered")] = row.covered
+                values[key(Kind.PLAN, label, f"{name}.write_page")] = Pages("primary", (row.page,))
+                values[key(Kind.PLAN, label, f"{name}.write_offset")] = row.offset
         if subject.forward.last is not None and subject.forward.last.buffers is not None:
             values.update(_static(subject, subject.forward.last, labels))
         return values
@@ -103,11 +104,11 @@ def _static(subject: Subject, forward: Forward, labels: list[str]) -> Iterator[t
             table = tensor.cpu().numpy()
             for row, (label, length) in enumerate(zip(labels, lengths, strict=False)):
                 live = table[row, : -(-max(0, length) // sizes[0])]
-                yield Key(Kind.PLAN, label, f"static.{name}"), Pages("primary", tuple(live.tolist()))
+                yield key(Kind.PLAN, label, f"static.{name}"), Pages("primary", tuple(live.tolist()))
         elif tensor.dim() == 1 and len(tensor) == forward.bucket and name in forward.buffers.padding:
             numbers = tensor.tolist()
             for label, number in zip(labels, numbers, strict=False):
                 slot = name == "state_slots"
-                yield Key(Kind.PLAN, label, f"static.{name}"), Pages(name, (number,)) if slot else number
+                yield key(Kind.PLAN, label, f"static.{name}"), Pages(name, (number,)) if slot else number
             padded = tuple(sorted(set(numbers[len(labels) :])))
-            yield Key(Kind.PLAN, None, f"static.{name}.padded"), padded
+            yield key(Kind.PLAN, None, f"static.{name}.padded"), padded

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
+
+import numpy as np
 
 from shadow.observation import Key, Kind, Observed, Point
 from shadow.observe.forward import ForwardWatch
@@ -21,7 +24,7 @@ class Subject:
 
     `entries`: the sequences of the event in hand, those of the batch at a decode or prefill, else all.
     `logits`: [rows, V] of the event in hand, where it has some. `observing`: what a hook does inside of it
-    counts as observing, not as the worker's time.
+    counts as observing, not as the worker's time. `memo`: what several want to know of one event, see `once`.
     """
 
     worker: Any
@@ -32,10 +35,17 @@ class Subject:
     hooks: Hooks = field(default_factory=Hooks)
     observing: Callable[[], AbstractContextManager[None]] = nullcontext
     layers: tuple[int, ...] = ()
+    memo: dict[str, Any] = field(default_factory=dict)
     forward: ForwardWatch = field(init=False)
 
     def __post_init__(self) -> None:
         self.forward = ForwardWatch(self.wrapper, self.hooks)
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """What `make` gives, computed once for each event."""
+        if name not in self.memo:
+            self.memo[name] = make()
+        return self.memo[name]
 
     def pools(self) -> Iterator[tuple[str, Any]]:
         """(name, single GPU pool) of the worker's live manager: looked up anew, for the worker replaces it."""
@@ -57,9 +67,23 @@ class Subject:
 
     def attended(self) -> dict[str, int]:
         """kv_len by label of the rows that attention is bound to, in row order."""
+        return dict(self.once("attended", self._attended))
+
+    def _attended(self) -> dict[str, int]:
         indices = [int(index) for index in self.wrapper.cur_batch or ()]
         lengths = [] if self.wrapper.cache_seqlens is None else self.wrapper.cache_seqlens.tolist()
         return {self.names.of_index(i): int(n) for i, n in zip(indices, lengths, strict=False)}
+
+    def table(self, pool: Any) -> np.ndarray:
+        """A pool's page table, int32 [rows, columns], on the CPU."""
+        table: np.ndarray = self.once(f"table {pool.config.name}", lambda: pool.gpu_table.cpu().numpy())
+        return table
+
+
+@lru_cache(maxsize=1 << 16)
+def key(kind: Kind, sequence: str | None, name: str) -> Key:
+    """A key of which there is one for every event."""
+    return Key(kind, sequence, name)
 
 
 class Probe(Protocol):

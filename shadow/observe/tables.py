@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from shadow.observation import Key, Kind, Pages, Point, Rows
-from shadow.observe.probe import PlainProbe, Subject, Values
-
-
-def live_pages(pool: Any, row: int, kv_len: int) -> list[int]:
-    """The pages of one table row that hold its `kv_len` tokens: the live prefix, in order."""
-    return [int(page) for page in pool.gpu_table[row, : -(-kv_len // pool.config.page_size)].tolist()]
+from shadow.observation import Kind, Pages, Point, Rows
+from shadow.observe.probe import PlainProbe, Subject, Values, key
 
 
 def live_rows(subject: Subject, pool: Any, kv_len: dict[str, int]) -> dict[str, list[int]]:
-    """Live pages by label of the rows that attention is bound to."""
+    """By label of the rows that attention is bound to, the pages that hold its tokens: the live prefix, in order."""
+    table, size = subject.table(pool), pool.config.page_size
     order = [subject.names.of_index(index) for index in pool.slot_to_seq_id]
-    return {label: live_pages(pool, row, kv_len[label]) for row, label in enumerate(order) if label in kv_len}
+    return {
+        label: table[row, : -(-kv_len[label] // size)].tolist()
+        for row, label in enumerate(order[: len(table)])
+        if label in kv_len
+    }
 
 
 class PageTables(PlainProbe):
@@ -30,25 +30,25 @@ class PageTables(PlainProbe):
         kv_len = subject.attended()
         lengths = subject.wrapper.cache_seqlens
         values: Values = {
-            Key(Kind.PAGE_TABLE, None, "rows"): Rows(tuple(kv_len)),
-            Key(Kind.PAGE_TABLE, None, "num_lengths"): 0 if lengths is None else len(lengths),
+            key(Kind.PAGE_TABLE, None, "rows"): Rows(tuple(kv_len)),
+            key(Kind.PAGE_TABLE, None, "num_lengths"): 0 if lengths is None else len(lengths),
         }
         for label, length in kv_len.items():
-            values[Key(Kind.PAGE_TABLE, label, "kv_len")] = length
+            values[key(Kind.PAGE_TABLE, label, "kv_len")] = length
         # In order of allocation: a sequence that takes one page too many moves the pages of all after it.
         values.update(_owned(subject))
         for name, pool in subject.pools():
             order = tuple(subject.names.of_index(index) for index in pool.slot_to_seq_id)
-            values[Key(Kind.PAGE_TABLE, None, f"{name}.slot_order")] = Rows(order)
+            values[key(Kind.PAGE_TABLE, None, f"{name}.slot_order")] = Rows(order)
             for label, pages in live_rows(subject, pool, kv_len).items():
-                values[Key(Kind.PAGE_TABLE, label, f"{name}.live_pages")] = Pages(name, tuple(pages))
+                values[key(Kind.PAGE_TABLE, label, f"{name}.live_pages")] = Pages(name, tuple(pages))
         return values
 
 
 def _owned(subject: Subject) -> Values:
     return {
-        Key(Kind.PAGE_TABLE, subject.names.of_index(index), f"{name}.owned_pages"): Pages(
-            name, tuple(int(page) for page in pages)
+        key(Kind.PAGE_TABLE, subject.names.of_index(index), f"{name}.owned_pages"): Pages(
+            name, tuple(map(int, pages))
         )
         for name, pool in subject.pools()
         for index, pages in pool._sequences.items()
@@ -66,6 +66,6 @@ class PoolCounts(PlainProbe):
         if host is not None:
             pools["host"] = host
         return {
-            Key(Kind.PAGE_TABLE, None, f"{name}.free_pages"): int(pool.get_stats().num_free_pages)
+            key(Kind.PAGE_TABLE, None, f"{name}.free_pages"): int(pool.get_stats().num_free_pages)
             for name, pool in pools.items()
         }

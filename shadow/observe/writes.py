@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from shadow.observation import Key, Kind, Point
+from shadow.observation import Kind, Point
 from shadow.observe.content import caches
 from shadow.observe.forward import Forward
 from shadow.observe.hooks import tree_class
-from shadow.observe.probe import Subject, Values
+from shadow.observe.probe import Subject, Values, key
 
 SMALL = (
     64 << 20
@@ -83,9 +83,9 @@ class WriteSet:
                 changes.by_sequence[label] = sorted({newest, *changes.by_sequence.get(label, ())})
             for label in lengths:
                 written = tuple(sorted(changes.by_sequence.get(label, ())))
-                values[Key(Kind.WRITE_SET, label, f"{name}.positions")] = written
-            values[Key(Kind.WRITE_SET, None, f"{name}.free")] = tuple(changes.free)
-            values[Key(Kind.WRITE_SET, None, f"{name}.scratch")] = tuple(changes.scratch)
+                values[key(Kind.WRITE_SET, label, f"{name}.positions")] = written
+            values[key(Kind.WRITE_SET, None, f"{name}.free")] = tuple(changes.free)
+            values[key(Kind.WRITE_SET, None, f"{name}.scratch")] = tuple(changes.scratch)
         return values
 
     def _watched(self, pool: Any) -> Iterator[torch.Tensor]:

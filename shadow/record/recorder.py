@@ -26,15 +26,13 @@ class Content(StrEnum):
 
 
 def kept(key: Key, value: Observed, content: frozenset[Content]) -> bool:
-    """Whether a record with this content keeps the value. Tensors of a sequence (its tokens, again) count as
-    digests: the tokens themselves are recorded as they are selected."""
-    if is_whole_input(key):
-        return False
+    """Whether a record with this content keeps the value. Tensors of a sequence are its tokens once more: those
+    are recorded as requests and as they are selected."""
     if isinstance(value, Row):
         return Content.LOGITS in content
-    if isinstance(value, Digests) or (isinstance(value, Record) and value.name == "Tensor"):
+    if isinstance(value, Digests):
         return Content.DIGESTS in content
-    return True
+    return not is_whole_input(key) and not (isinstance(value, Record) and value.name == "Tensor")
 
 
 class Recorder:

@@ -11,7 +11,7 @@ from pathlib import Path
 from reports import Fact, Report
 from shadow.explain import Narrator
 from shadow.graft.blame import blame, verdict
-from shadow.lockstep import Watcher
+from shadow.lockstep import Reviewer, Watcher, as_found
 from shadow.messages import Setup
 from shadow.observation import Event, Kind, Point
 from shadow.pair import compare_sides
@@ -37,6 +37,7 @@ def compare_and_report(
     pairing: Pairing = SAME,
     on_step: Callable[[int, int], None] = lambda step, differing: None,
     watch: Watcher = lambda control, candidate: None,
+    review: Reviewer = as_found,
     names: tuple[str, str] | None = None,
     facts: tuple[Fact, ...] = (),
     graft: bool = False,
@@ -59,6 +60,7 @@ def compare_and_report(
         pairing=pairing,
         on_step=on_step,
         watch=both,
+        review=review,
         stop=narrator.note,
     )
     same_code = code_digest(Path(control.tree)) == code_digest(Path(candidate.tree))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shadow.diff import Mismatch, Nature, compare_events
+from shadow.diff import Comparison, Mismatch, Nature, compare_events
 from shadow.messages import Done, Failed, FromSide, Hello, Offer
 from shadow.observation import Event, Kind, Point, tokens_of
 from shadow.pairing import SAME, Pairing
@@ -38,6 +38,12 @@ class Outcome:
 
 
 Watcher = Callable[[Event, Event], None]
+Reviewer = Callable[[Event, Event, Comparison], Comparison]
+"""What two events (control, candidate) and their comparison come to: a judge by noise floors drops some of it."""
+
+
+def as_found(control: Event, candidate: Event, comparison: Comparison) -> Comparison:
+    return comparison
 
 
 class _Run:
@@ -49,9 +55,11 @@ class _Run:
         pairing: Pairing,
         on_step: Callable[[int], None],
         watch: Watcher,
+        review: Reviewer,
     ) -> None:
         self.control, self.candidate = control, candidate
         self.tally, self.pairing, self.on_step, self.watch = tally, pairing, on_step, watch
+        self.review = review
         self.point, self.step = Point.PREFILL, 0
 
     def differ(
@@ -64,7 +72,7 @@ class _Run:
     def compare(self, control: Event, candidate: Event) -> None:
         self.point, self.step = control.point, control.step
         self.watch(control, candidate)
-        comparison = compare_events(control, candidate, self.pairing)
+        comparison = self.review(control, candidate, compare_events(control, candidate, self.pairing))
         self.tally.add(control.point, comparison)
         self.tally.checked.update(candidate.checked)
         if self.tally.fired is None:
@@ -130,13 +138,15 @@ def run_lockstep(
     pairing: Pairing = SAME,
     *,
     watch: Watcher = lambda control, candidate: None,
+    review: Reviewer = as_found,
     stop: Callable[[Tally], bool] = lambda tally: False,
 ) -> Outcome:
     """Compares until both are done, one fails, or their schedules part; findings go to `tally`.
 
-    `watch` sees each pair of events before it is compared; `stop` may end the run early after one.
+    `watch` sees each pair of events before it is compared, `review` says what their comparison comes to;
+    `stop` may end the run early after one.
     """
-    run = _Run(control, candidate, tally, pairing, on_step, watch)
+    run = _Run(control, candidate, tally, pairing, on_step, watch, review)
     hello: tuple[Hello | None, Hello | None] = (None, None)
     while True:
         ours, theirs = control.receive(), candidate.receive()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shadow.lockstep import Outcome, Watcher, run_lockstep
+from shadow.lockstep import Outcome, Reviewer, Watcher, as_found, run_lockstep
 from shadow.messages import Setup
 from shadow.pairing import SAME, Pairing
 from shadow.side import Side
@@ -19,11 +19,13 @@ def compare_sides(
     pairing: Pairing = SAME,
     on_step: Callable[[int, int], None] = lambda step, differing: None,
     watch: Watcher = lambda control, candidate: None,
+    review: Reviewer = as_found,
     stop: Callable[[Tally], bool] = lambda tally: False,
 ) -> tuple[Tally, Outcome]:
     """Runs two sides in lockstep; `on_step` is told the step just compared and how many values differ so far.
 
-    `watch` sees each pair of events before it is compared; `stop` may end the run early after one.
+    `watch` sees each pair of events before it is compared, `review` says what the comparison of both comes to;
+    `stop` may end the run early after one.
     """
     tally = Tally()
     with (
@@ -37,6 +39,7 @@ def compare_sides(
             lambda step: on_step(step, tally.total),
             pairing,
             watch=watch,
+            review=review,
             stop=stop,
         )
     return tally, outcome

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from shadow.numerics import RowScore, score_row
+from shadow.numerics import RowScore, score_row, score_rows
 from shadow.observation import (
     Call,
     Calls,
@@ -24,6 +24,7 @@ from shadow.observation import (
     Row,
     Rows,
     Severity,
+    Vectors,
     Violation,
     severity,
 )
@@ -70,7 +71,7 @@ class Comparison:
 
 
 _ABSENT = "(absent)"
-_SHAPED = Row | Digests | Pages | Rows | Calls
+_SHAPED = Row | Digests | Vectors | Pages | Rows | Calls
 _Leaf = tuple[str, Nature, str, str]
 
 
@@ -166,7 +167,7 @@ def _hex(digest: int) -> str:
     return f"#{digest & 0xFFFFFFFFFFFFFFFF:016x}" if digest else "all zero"
 
 
-def _shape(value: Row | Digests) -> str:
+def _shape(value: Row | Digests | Vectors) -> str:
     return f"{value.values.dtype}{list(value.values.shape)}"
 
 
@@ -218,6 +219,8 @@ class _EventDiff:
             self._rows(key, legacy, candidate)
         elif isinstance(legacy, Digests) and isinstance(candidate, Digests):
             self._digests(key, legacy, candidate)
+        elif isinstance(legacy, Vectors) and isinstance(candidate, Vectors):
+            self._vectors(key, legacy, candidate)
         elif isinstance(legacy, Pages) and isinstance(candidate, Pages):
             self._pages(key, legacy, candidate)
         elif isinstance(legacy, Rows) and isinstance(candidate, Rows):
@@ -238,6 +241,9 @@ class _EventDiff:
         self.compared[key.kind] += count
         self.opaque |= opaque
         for field, nature, ours, theirs in leaves:
+            # Decisions list sequences in the order of their rows.
+            if nature is Nature.ORDER and key.kind is Kind.BOUNDARY and self.pairing.rows_reordered:
+                continue
             self.add(key, nature, ours, theirs, field=field)
 
     def _calls(self, key: Key, legacy: tuple[Call, ...], candidate: tuple[Call, ...]) -> None:
@@ -292,6 +298,33 @@ class _EventDiff:
             ours, theirs = _row_text(legacy, score, 0), _row_text(candidate, score, 1)
             self.add(key, Nature.NUMERIC, ours, theirs, score=score)
 
+    def _vectors(self, key: Key, legacy: Vectors, candidate: Vectors) -> None:
+        """Of each layer the unit and head that differ most: with the score, so that a bound can judge it."""
+        if legacy.values.shape != candidate.values.shape:
+            self.add(key, Nature.SHAPE, _shape(legacy), _shape(candidate))
+            return
+        self.compared[key.kind] += legacy.values.size
+        scores = score_rows(legacy.values, candidate.values)
+        for layer in np.flatnonzero(scores.differs.any(axis=(1, 2))).tolist():
+            of_layer = np.where(scores.differs[layer], scores.relative_l2[layer], -1.0)
+            unit, head = np.unravel_index(of_layer.argmax(), of_layer.shape)
+            ours, theirs = legacy.values[layer, unit, head], candidate.values[layer, unit, head]
+            score = score_row(ours, theirs)
+            if score is None:
+                continue
+            start = legacy.first + int(unit) * legacy.tokens
+            end = start + legacy.tokens - 1
+            self.add(
+                key,
+                Nature.NUMERIC,
+                repr(float(ours[score.index])),
+                repr(float(theirs[score.index])),
+                field=f"{key.field}.{legacy.unit}[{legacy.first + int(unit)}].head[{int(head)}]",
+                layer=layer,
+                score=score,
+                detail=f"position {start}" if start == end else f"positions {start} to {end}",
+            )
+
     def _digests(self, key: Key, legacy: Digests, candidate: Digests) -> None:
         if legacy.values.shape != candidate.values.shape:
             self.add(key, Nature.SHAPE, _shape(legacy), _shape(candidate))
@@ -323,7 +356,7 @@ def _differing_sequence(ours: Call | None, theirs: Call | None) -> str | None:
 
 def _present(value: Observed) -> str:
     match value:
-        case Row() | Digests():
+        case Row() | Digests() | Vectors():
             return _shape(value)
         case Pages():
             return _short(value.ids)

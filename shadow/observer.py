@@ -52,6 +52,7 @@ class Observer:
         max_steps: int | None = None,
         only: frozenset[Kind] | None = None,
         layers: tuple[int, ...] = (),
+        numeric: bool = False,
         probes: Sequence[Probe] = PROBES,
         invariants: Sequence[Invariant] = INVARIANTS,
     ) -> None:
@@ -60,7 +61,16 @@ class Observer:
             raise HarnessError(
                 f"{type(worker).__name__} has no method {', '.join(missing)}: shadow has to observe it there"
             )
-        self.subject = Subject(worker, wrapper, Names(worker), [], observing=self._observing, layers=layers)
+        self.subject = Subject(
+            worker,
+            wrapper,
+            Names(worker),
+            [],
+            observing=self._observing,
+            layers=layers,
+            numeric=numeric,
+            shows_content=self._shows_content,
+        )
         self.worker, self.names = worker, self.subject.names
         self._send, self._ask, self._structural = send, ask, structural
         self._content_every, self._max_steps = content_every, max_steps

@@ -12,27 +12,43 @@ class Pairing:
     """A class of pairs of sides. `same` is the strictest: both do the same on the same machine.
 
     `pages_renamed`: pages may have other numbers, but one name on one side is one name on the other.
-    `rows_reordered`: rows may come in another order. `ignored`: fields by (kind, name) that differ by intent.
+    `rows_reordered`: rows may come in another order. `ignored`: fields by (kind, name) that differ by intent,
+    `ignored_kinds`: kinds of which every field does.
     """
 
     name: str
     pages_renamed: bool = False
     rows_reordered: bool = False
     ignored: frozenset[tuple[Kind, str]] = frozenset()
+    ignored_kinds: frozenset[Kind] = frozenset()
 
     def ignores(self, kind: Kind, field: str) -> bool:
-        return (kind, field) in self.ignored
+        return kind in self.ignored_kinds or (kind, field) in self.ignored
 
 
 SAME = Pairing("same")
+_NUMBERED = ("global_idx", "local_idx", "pool_slot", "pool_slot_index", "_buffer_slot", "uuid")
 BATCH_ORDER = Pairing(
     "batch-order",
     pages_renamed=True,
     rows_reordered=True,
     # what a request is numbered by, and when it came
-    ignored=frozenset((Kind.SEQUENCE, name) for name in ("global_idx", "local_idx", "pool_slot", "uuid")),
+    ignored=frozenset((Kind.SEQUENCE, name) for name in _NUMBERED),
 )
-PAIRINGS = {pairing.name: pairing for pairing in (SAME, BATCH_ORDER)}
+BUCKET = Pairing(
+    "bucket",  # other buckets, or no static buffers: bit-equal where the engine is `row_exact`
+    ignored_kinds=frozenset((Kind.LAUNCH, Kind.PLAN)),
+    ignored=frozenset(
+        (Kind.RESULT, f"stats.{name}")
+        for name in ("graph_captures", "graph_steps", "eager_steps", "graph_ok", "graph_disabled")
+    ),
+)
+THREADS = Pairing("threads")
+DTYPE = Pairing(
+    "dtype",  # what is computed differs, what is decided does not: tokens are forced where they part
+    ignored_kinds=frozenset((Kind.TOKENS, Kind.LOGITS, Kind.KV, Kind.HOST_KV)),
+)
+PAIRINGS = {pairing.name: pairing for pairing in (SAME, BATCH_ORDER, BUCKET, THREADS, DTYPE)}
 
 
 class Renaming:

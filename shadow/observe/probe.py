@@ -24,7 +24,9 @@ class Subject:
 
     `entries`: the sequences of the event in hand, those of the batch at a decode or prefill, else all.
     `logits`: [rows, V] of the event in hand, where it has some. `observing`: what a hook does inside of it
-    counts as observing, not as the worker's time. `memo`: what several want to know of one event, see `once`.
+    counts as observing, not as the worker's time. `numeric`: content is
+    to be scored, not only told apart. `memo`: what several want to know of one event, see `once`.
+    `shows_content`: whether probes that are not structural are asked at the decode step in hand.
     """
 
     worker: Any
@@ -35,7 +37,9 @@ class Subject:
     hooks: Hooks = field(default_factory=Hooks)
     observing: Callable[[], AbstractContextManager[None]] = nullcontext
     layers: tuple[int, ...] = ()
+    numeric: bool = False
     memo: dict[str, Any] = field(default_factory=dict)
+    shows_content: Callable[[], bool] = lambda: True
     forward: ForwardWatch = field(init=False)
 
     def __post_init__(self) -> None:

@@ -44,6 +44,7 @@ class WriteSet:
         self._small = small
         self._before: dict[str, tuple[Any, list[torch.Tensor]]] = {}
         self._lengths: dict[str, int] = {}
+        self._earlier: dict[str, int] = {}
         self.changes: dict[str, Changes] = {}
 
     def missing(self, subject: Subject) -> str | None:
@@ -52,10 +53,16 @@ class WriteSet:
         return subject.forward.missing
 
     def install(self, subject: Subject) -> None:
-        self._before, self._lengths, self.changes = {}, {}, {}
+        self._before, self._lengths, self._earlier, self.changes = {}, {}, {}, {}
 
         def began(forward: Forward) -> None:
             with subject.observing():
+                subject.memo.clear()
+                self._earlier, self._lengths = self._lengths, subject.attended()
+                self.changes = {}
+                if not subject.shows_content():
+                    self._before = {}  # of the last step that is looked at, and out of date at the next
+                    return
                 for name, pool in subject.pools():
                     if name not in self._before or self._before[name][0] is not pool.k_cache:
                         kept = [words.clone() for words in self._watched(pool)]
@@ -72,8 +79,8 @@ class WriteSet:
         values: Values = {}
         lengths = subject.attended()
         # A row that is done writes its last position again until the boundary: the same bits, or nearly so.
-        again = [label for label, length in lengths.items() if self._lengths.get(label) == length]
-        rows, self._lengths = set(lengths), lengths
+        again = [label for label, length in lengths.items() if self._earlier.get(label) == length]
+        rows = set(lengths)
         for name, pool in subject.pools():
             if name not in self._before or self._before[name][0] is not pool.k_cache:
                 continue

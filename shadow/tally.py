@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from shadow.diff import Comparison, Mismatch
 from shadow.observation import Kind, Point, Severity
+from shadow.pictures.places import Places
 
 KEPT = 50
 
@@ -27,6 +28,7 @@ class Tally:
     checked: Counter[str] = field(default_factory=Counter)
     strict_hygiene: bool = False
     hygiene: Counter[Kind] = field(default_factory=Counter)  # differing values that nobody reads
+    places: Places = field(default_factory=Places)
 
     def add(self, point: Point, comparison: Comparison) -> None:
         """One pair of events that were at the same point."""
@@ -39,6 +41,7 @@ class Tally:
 
     def find(self, mismatch: Mismatch) -> None:
         self.differing[mismatch.kind] += 1
+        self.places.add(mismatch)
         self.hygiene[mismatch.kind] += mismatch.severity is Severity.HYGIENE
         self.first_of_kind.setdefault(mismatch.kind, mismatch)
         if len(self.kept) >= KEPT and self.first is None and self.counts(mismatch):

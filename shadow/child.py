@@ -64,6 +64,16 @@ def check_origin(tree: Path) -> None:
             raise HarnessError(f"module {name} was loaded from {file}, which is outside of the tree {tree}")
 
 
+def loaded(tree: Path) -> dict[str, str]:
+    """The file, within the tree, of every module of batchgen that was loaded."""
+    files = {name: getattr(module, "__file__", None) for name, module in sorted(sys.modules.items())}
+    return {
+        name: str(Path(file).resolve().relative_to(tree))
+        for name, file in files.items()
+        if name.split(".")[0] == "batchgen" and file
+    }
+
+
 def read_requests(worker: Any, path: str, order: int | None) -> tuple[list[Any], int]:
     """(requests ready to generate, lines refused), read with the tree's own parser; `order` shuffles them."""
     requests = importlib.import_module("batchgen.requests")
@@ -153,7 +163,7 @@ def run(setup: Setup, link: Link) -> None:
     check_origin(tree)
     worker.close()
     seconds = (observer.forward_seconds, observer.observe_seconds, observer.wait_seconds)
-    link.send(Done(observer.steps, *seconds, link.fired))
+    link.send(Done(observer.steps, *seconds, link.fired, loaded(tree)))
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from reports import Fact, Report
+from shadow.diff import Mismatch
 from shadow.explain import Narrator
 from shadow.graft.blame import blame, verdict
 from shadow.lockstep import Reviewer, Watcher, as_found
@@ -16,6 +17,8 @@ from shadow.messages import Setup
 from shadow.observation import Event, Kind, Point
 from shadow.pair import compare_sides
 from shadow.pairing import SAME, Pairing
+from shadow.pictures.album import Album
+from shadow.tally import Tally
 from shadow.verdict import Circumstances, build_report
 
 
@@ -36,6 +39,7 @@ def compare_and_report(
     timeout: float,
     pairing: Pairing = SAME,
     on_step: Callable[[int, int], None] = lambda step, differing: None,
+    on_first: Callable[[Mismatch], None] = lambda mismatch: None,
     watch: Watcher = lambda control, candidate: None,
     review: Reviewer = as_found,
     names: tuple[str, str] | None = None,
@@ -47,11 +51,17 @@ def compare_and_report(
     `graft`: where logits differ, run again with one of the legacy's inputs at a time to name the guilty one.
     """
     started = time.monotonic()
-    narrator = Narrator()
+    narrator, album = Narrator(), Album()
 
     def both(ours: Event, theirs: Event) -> None:
         narrator.watch(ours, theirs)
+        album.watch(ours, theirs)
         watch(ours, theirs)
+
+    def note(tally: Tally) -> bool:
+        if tally.first is not None and not album.parted:
+            on_first(tally.first)
+        return narrator.note(tally) | album.note(tally)
 
     tally, outcome = compare_sides(
         control,
@@ -61,7 +71,7 @@ def compare_and_report(
         on_step=on_step,
         watch=both,
         review=review,
-        stop=narrator.note,
+        stop=note,
     )
     same_code = code_digest(Path(control.tree)) == code_digest(Path(candidate.tree))
     legacy, subject = names or (control.tree, candidate.tree)
@@ -76,7 +86,8 @@ def compare_and_report(
     logits = tally.first_of_kind.get(Kind.LOGITS)
     if graft and logits is not None and logits.point is Point.DECODE:
         account += (verdict(blame(control, candidate, logits, timeout=timeout)),)
-    return build_report(circumstances, tally, outcome, account)
+    pictures = album.pictures(tally, outcome.done, narrator.guilty)
+    return build_report(circumstances, tally, outcome, account, pictures)
 
 
 def _alike(control: Setup, candidate: Setup) -> bool:

@@ -85,6 +85,7 @@ class Done:
     observe_seconds: float
     wait_seconds: float
     fired: int | None = None
+    modules: Mapping[str, str] = field(default_factory=dict)  # of batchgen, by name: the file in the tree
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from reports import Check, Fact, Finding, Level, Report, Status, Table, Verdict
+from reports import Check, Fact, Finding, Level, Picture, Report, Status, Table, Verdict
 from shadow.diff import Mismatch, Nature
 from shadow.lockstep import Outcome
 from shadow.messages import Done
 from shadow.observation import Kind, Severity
+from shadow.pictures.draw import modules
 from shadow.tally import Tally
 
 
@@ -175,8 +176,19 @@ def _facts(circumstances: Circumstances, tally: Tally, outcome: Outcome) -> tupl
     return tuple(facts)
 
 
+def _modules(outcome: Outcome) -> tuple[Table, ...]:
+    ours, theirs = outcome.done
+    if ours is None or theirs is None or not ours.modules:
+        return ()
+    return (modules(ours.modules, theirs.modules),)
+
+
 def build_report(
-    circumstances: Circumstances, tally: Tally, outcome: Outcome, account: tuple[str, ...] = ()
+    circumstances: Circumstances,
+    tally: Tally,
+    outcome: Outcome,
+    account: tuple[str, ...] = (),
+    pictures: tuple[Picture, ...] = (),
 ) -> Report:
     """The report of one run; its verdict carries the exit code. `account`: how a divergence came about."""
     code = exit_code(tally, outcome)
@@ -207,7 +219,9 @@ def build_report(
         total_findings=total,
         tables=((Table("How it came about", ("",), tuple((said,) for said in account)),) if account else ())
         + _timings(outcome)
-        + ((Table("What the candidate said last", ("text",), ((trace,),)),) if trace else ()),
+        + ((Table("What the candidate said last", ("text",), ((trace,),)),) if trace else ())
+        + _modules(outcome),
+        pictures=pictures,
         seconds=circumstances.seconds,
         sides=("legacy", "candidate"),
     )

@@ -6,12 +6,15 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reports.model import Fact
 from shadow.commands import options
 from shadow.commands.sides import add_side_options, setups
 from shadow.commands.submitted import Submitted, add_workload_options, submitted
+
+if TYPE_CHECKING:
+    from shadow.diff import Mismatch
 
 EXAMPLES = """examples:
   shadow compare --legacy . --candidate ../ported --requests requests.jsonl --model tiny --page-size 16
@@ -62,25 +65,32 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _compare(arguments: argparse.Namespace, legacy: Path, candidate: Path, work: Submitted) -> int:
     from rich.console import Console
+    from rich.text import Text
 
+    from reports.text import visible
     from shadow.commands.deliver import deliver
     from shadow.compare import compare_and_report
-    from shadow.verdict import Exit
+    from shadow.verdict import Exit, where
 
     control, subject = map(work.setup, setups(arguments, legacy, candidate))
-    started = time.monotonic()
+    started, first = time.monotonic(), ""
     with Console(stderr=True).status("starting both sides …") as status:
 
         def on_step(step: int, differing: int) -> None:
             rate = (step + 1) / (time.monotonic() - started)
-            found = f"{differing:,} values differ" if differing else "all equal so far"
-            status.update(f"decode step {step} ({rate:.1f}/s), {found}")
+            found = f"{differing:,} values differ, the first at {first}" if first else "all equal so far"
+            status.update(Text(visible(f"decode step {step} ({rate:.1f}/s), {found}")))
+
+        def on_first(mismatch: Mismatch) -> None:
+            nonlocal first
+            first = where(mismatch)
 
         report = compare_and_report(
             control,
             subject,
             timeout=arguments.timeout,
             on_step=on_step,
+            on_first=on_first,
             watch=lambda control, candidate: work.see(control),
             names=(arguments.legacy, arguments.candidate),
             graft=arguments.graft,

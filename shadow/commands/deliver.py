@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 from reports import Report
 
@@ -17,7 +20,12 @@ def deliver(report: Report, arguments: argparse.Namespace, *, first: str = "Firs
     from shadow.verdict import Exit
 
     print_report(report, Console(), first=first)
-    wanted = ((arguments.json, to_json), (arguments.junit, to_junit), (arguments.markdown, to_markdown))
+    wanted: list[tuple[Path | None, Callable[[Report], str]]]
+    wanted = [(arguments.json, to_json), (arguments.junit, to_junit), (arguments.markdown, to_markdown)]
+    if arguments.html is not None:
+        from reports.html import to_html
+
+        wanted.append((arguments.html, partial(to_html, first=first)))
     try:
         for path, render in wanted:
             if path is not None:

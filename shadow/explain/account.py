@@ -24,6 +24,7 @@ class Narrator:
     def __init__(self) -> None:
         self._history = History()
         self._said: list[str] | None = None
+        self.guilty: tuple[str, int] | None = None  # pool and page that the first finding is about
 
     def watch(self, control: Event, candidate: Event) -> None:
         if self._said is None:
@@ -33,7 +34,9 @@ class Narrator:
         first = tally.first
         if first is not None and self._said is None:
             self._said = [_before(first)]
-            for pool, page in _pages(first, self._history):
+            pages = _pages(first, self._history)
+            self.guilty = pages[0] if pages else None
+            for pool, page in pages:
                 self._said += _of_page(first, pool, page, self._history)
         return False
 

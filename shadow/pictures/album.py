@@ -76,6 +76,11 @@ class Album:
         if self._moment is None:
             self._pages(control, candidate)
 
+    @property
+    def parted(self) -> bool:
+        """Whether the sides have diverged."""
+        return self._moment is not None
+
     def _pages(self, control: Event, candidate: Event) -> None:
         owners = (owners_of(control), owners_of(candidate))
         if owners[0] or owners[1]:

@@ -136,6 +136,8 @@ def run(setup: Setup, link: Link) -> None:
         content_every=setup.content_every,
         max_steps=setup.max_steps,
         only=setup.only,
+        layers=setup.layers,
+        numeric=setup.numeric,
     )
     link.observer = observer
     if setup.graft is not None:

@@ -45,6 +45,7 @@ def compare_and_report(
     names: tuple[str, str] | None = None,
     facts: tuple[Fact, ...] = (),
     graft: bool = False,
+    strict_hygiene: bool = False,
 ) -> Report:
     """Runs two sides in lockstep and reports; `names` says what the report calls them (default: their trees).
 
@@ -72,6 +73,7 @@ def compare_and_report(
         watch=both,
         review=review,
         stop=note,
+        strict_hygiene=strict_hygiene,
     )
     same_code = code_digest(Path(control.tree)) == code_digest(Path(candidate.tree))
     legacy, subject = names or (control.tree, candidate.tree)

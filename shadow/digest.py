@@ -7,11 +7,13 @@ are hashed, not the numbers, so -0.0 and 0.0 differ and a NaN equals itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import torch
 
 _WORD = 8  # bytes
+_AT_ONCE = 8 << 20  # bytes of pages read at a time: no large temporary, and most of it stays in a cache
 
 
 @lru_cache(maxsize=8)
@@ -39,21 +41,65 @@ def page_digests(cache: torch.Tensor, page_ids: list[int], tokens: int) -> torch
     `cache` is [layers, pool pages, page, heads, dim]; positions beyond `tokens` are read as zero bits, so
     that stale content behind the live prefix does not count. ValueError if the pages cannot hold the tokens.
     """
-    layers, _, page_size = cache.shape[:3]
-    pages = -(-tokens // page_size)
-    if pages > len(page_ids):
-        raise ValueError(
-            f"{tokens} tokens need {pages} pages of {page_size}; the sequence has {len(page_ids)}"
+    return digests_of_many(cache, [page_ids], [tokens])[0]
+
+
+def digests_of_many(
+    cache: torch.Tensor, page_ids: Sequence[Sequence[int]], tokens: Sequence[int]
+) -> list[torch.Tensor]:
+    """`page_digests` of several sequences, each int64 [layers, its pages], in one pass over the layers."""
+    return live_content(cache, page_ids, tokens, lambda live: _digest_rows(live.flatten(1)))
+
+
+def live_content(
+    cache: torch.Tensor,
+    page_ids: Sequence[Sequence[int]],
+    tokens: Sequence[int],
+    reduce: Callable[[torch.Tensor], torch.Tensor],
+) -> list[torch.Tensor]:
+    """What `reduce` makes of the live pages, [n, page, heads, dim] -> [n, ...], by sequence (CPU).
+
+    Each is [layers, its pages, ...]; errors as for one sequence. `reduce` may overwrite what it gets.
+    """
+    size = cache.shape[2]
+    counts = [-(-max(0, length) // size) for length in tokens]
+    for ids, length, count in zip(page_ids, tokens, counts, strict=True):
+        if count > len(ids):
+            raise ValueError(f"{length} tokens need {count} pages of {size}; the sequence has {len(ids)}")
+    named = [page for ids, count in zip(page_ids, counts, strict=True) for page in ids[:count]]
+    index = torch.tensor(named, dtype=torch.int64, device=cache.device)
+    # Only last pages have a dead part: their rows, and the first dead offset of each.
+    last = [(sum(counts[: n + 1]) - 1, length - (counts[n] - 1) * size) for n, length in enumerate(tokens)]
+    tails = [
+        (row, offset) for (row, offset), count in zip(last, counts, strict=True) if count and offset < size
+    ]
+    some = max(1, _AT_ONCE // max(1, cache[0, 0].nbytes))
+    made = [
+        torch.cat(
+            [_part(cache[layer], index, tails, start, some, reduce) for start in _starts(len(named), some)]
         )
-    index = torch.tensor(page_ids[:pages], dtype=torch.int64, device=cache.device)
-    out = torch.empty(layers, pages, dtype=torch.int64, device=cache.device)
-    tail = tokens - (pages - 1) * page_size
-    for layer in range(layers):
-        live = cache[layer].index_select(0, index)
-        if pages:
-            live[-1, tail:] = 0
-        out[layer] = _digest_rows(live.flatten(1))
-    return out.cpu()
+        for layer in range(cache.shape[0])
+    ]
+    return list(torch.stack(made).cpu().split(counts, dim=1)) if made else []
+
+
+def _starts(total: int, some: int) -> range:
+    return range(0, max(1, total), some)
+
+
+def _part(
+    layer: torch.Tensor,
+    index: torch.Tensor,
+    tails: Sequence[tuple[int, int]],
+    start: int,
+    some: int,
+    reduce: Callable[[torch.Tensor], torch.Tensor],
+) -> torch.Tensor:
+    live = layer.index_select(0, index[start : start + some])
+    for row, offset in tails:
+        if start <= row < start + some:
+            live[row - start, offset:] = 0
+    return reduce(live)
 
 
 def position_digests(cache: torch.Tensor, slots: list[tuple[int, int]]) -> torch.Tensor:

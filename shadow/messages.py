@@ -32,6 +32,8 @@ class Setup:
     `content_every`: content of KV and logits of each so many-th decode step only, integers of all.
     `max_steps`: the run ends cleanly after so many decode steps. `only`: what to look at, None for everything;
     what a run of any kind shows (schedule, tokens, decisions, results) is seen all the same.
+    `numeric`: content of KV as numbers that can be scored, not as digests: for sides of which the bits differ by
+    intent. `layers`: those of which the outputs are compared.
     """
 
     tree: str
@@ -46,6 +48,8 @@ class Setup:
     max_steps: int | None = None
     only: frozenset[Kind] | None = None
     graft: Graft | None = None
+    numeric: bool = False
+    layers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,19 @@ class Digests:
     first: int = 0
 
 
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """KV content to be scored: float32 [layers, n, heads, numbers] of n `unit`s, as `Digests` counts them.
+
+    Of a position the vectors themselves, of a page a sketch of them (see shadow.observe.sketch).
+    """
+
+    values: np.ndarray
+    unit: str
+    tokens: int = 1
+    first: int = 0
+
+
 @dataclass(frozen=True)
 class Pages:
     """Page ids of one pool, in order. On sides that may number pages differently, equal up to a renaming.
@@ -149,7 +162,7 @@ class Calls:
     calls: tuple[Call, ...]
 
 
-Observed = Plain | Row | Digests | Pages | Rows | Calls
+Observed = Plain | Row | Digests | Vectors | Pages | Rows | Calls
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,14 @@ def compare_sides(
     watch: Watcher = lambda control, candidate: None,
     review: Reviewer = as_found,
     stop: Callable[[Tally], bool] = lambda tally: False,
+    strict_hygiene: bool = False,
 ) -> tuple[Tally, Outcome]:
     """Runs two sides in lockstep; `on_step` is told the step just compared and how many values differ so far.
 
     `watch` sees each pair of events before it is compared, `review` says what the comparison of both comes to;
-    `stop` may end the run early after one.
+    `stop` may end the run early after one. `strict_hygiene`: what nobody reads makes a divergence, too.
     """
-    tally = Tally()
+    tally = Tally(strict_hygiene=strict_hygiene)
     with (
         Side("legacy side", control, timeout) as ours,
         Side("candidate side", candidate, timeout) as theirs,

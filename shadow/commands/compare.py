@@ -94,6 +94,7 @@ def _compare(arguments: argparse.Namespace, legacy: Path, candidate: Path, work:
             watch=lambda control, candidate: work.see(control),
             names=(arguments.legacy, arguments.candidate),
             graft=arguments.graft,
+            strict_hygiene=arguments.strict_hygiene,
             facts=(*(Fact(name, str(value)) for name, value in control.options.items()), *work.facts()),
         )
     report = work.judged(report)

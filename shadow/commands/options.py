@@ -41,6 +41,14 @@ def positive(text: str) -> int:
     return number
 
 
+def layers(text: str) -> tuple[int, ...]:
+    """ "0,3,5"; each at most once, ascending."""
+    numbers = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() for part in numbers):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of layers such as 0,3,5")
+    return tuple(sorted({int(part) for part in numbers}))
+
+
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """Those that become fields of batchgen.engine.EngineOptions, see `engine_options`."""
     parser.add_argument("--model", metavar="M", help="name or path (default: the engine's)")

@@ -41,6 +41,23 @@ def add_side_options(parser: argparse.ArgumentParser, *, requests_required: bool
         "--mutants", metavar="FILE", help="where --mutant is defined (default: the catalogue)"
     )
     parser.add_argument("--structural", action="store_true", help="integers only: no KV content, no logits")
+    parser.add_argument(
+        "--layers",
+        type=options.layers,
+        default=(),
+        metavar="N,...",
+        help="also compare the outputs of these layers, row by row",
+    )
+    parser.add_argument(
+        "--numeric",
+        action="store_true",
+        help="score KV content instead of telling it apart bit by bit: for sides that round differently",
+    )
+    parser.add_argument(
+        "--strict-hygiene",
+        action="store_true",
+        help="what nobody reads (tails of table rows, rows beyond the batch) counts as a divergence, too",
+    )
     options.add_engine_options(parser)
     options.add_run_options(parser)
 
@@ -61,6 +78,8 @@ def setups(arguments: argparse.Namespace, legacy: Path, candidate: Path) -> tupl
             dict(environment),
             mutant=fault,
             structural=arguments.structural,
+            numeric=arguments.numeric,
+            layers=arguments.layers,
         )
 
     return setup(legacy, arguments.legacy_env, None), setup(candidate, arguments.candidate_env, mutant)

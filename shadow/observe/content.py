@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from shadow.digest import page_digests, position_digests
-from shadow.observation import Digests, Key, Kind, Observed, Point
-from shadow.observe.probe import PlainProbe, Subject, Values
+from shadow.digest import digests_of_many, position_digests
+from shadow.observation import Digests, Key, Kind, Observed, Point, Vectors
+from shadow.observe.probe import PlainProbe, Subject, Values, key
+from shadow.observe.sketch import page_sketches, position_vectors
 from shadow.observe.tables import live_rows
 
 
@@ -28,14 +29,15 @@ class Content(PlainProbe):
         kv_len = subject.attended()
         values: Values = {}
         for name, pool in subject.pools():
-            values.update(_content(name, pool, live_rows(subject, pool, kv_len), kv_len))
+            live = live_rows(subject, pool, kv_len)
+            values.update(_content(name, pool, live, kv_len, numeric=subject.numeric))
         return values
 
 
 def _content(
-    name: str, pool: Any, live: Mapping[str, list[int]], kv_len: Mapping[str, int]
+    name: str, pool: Any, live: Mapping[str, list[int]], kv_len: Mapping[str, int], *, numeric: bool
 ) -> Iterator[tuple[Key, Observed]]:
-    """Digests of every live page, and apart from them those of the position that this step has written.
+    """Every live page, and apart from them the position that this step has written.
 
     The pages are read without that position: what was there before the step comes first, by page; what the
     step added comes after it, by layer.
@@ -44,16 +46,38 @@ def _content(
     readable = {
         label: pages
         for label, pages in live.items()
-        if len(pages) * size >= kv_len[label] and all(0 <= page < pool.config.num_pages for page in pages)
+        if len(pages) * size >= kv_len[label] > 0 and all(0 <= page < pool.config.num_pages for page in pages)
     }
-    for part, cache in caches(pool):
-        for label, pages in readable.items():
-            digests = page_digests(cache, pages, kv_len[label] - 1).numpy()
-            yield Key(Kind.KV, label, f"{name}.{part}"), Digests(digests, "page", tokens=size)
     last = {label: kv_len[label] - 1 for label in readable}
+    for part, cache in caches(pool):
+        contents = pages_of(cache, list(readable.values()), list(last.values()), size, numeric=numeric)
+        for label, content in zip(readable, contents, strict=True):
+            yield key(Kind.KV, label, f"{name}.{part}"), content
     places = [(pages[last[label] // size], last[label] % size) for label, pages in readable.items()]
     for part, cache in caches(pool):
-        digests = position_digests(cache, places).numpy()
-        for column, label in enumerate(readable):
-            written = Digests(digests[:, column : column + 1], "position", first=last[label])
-            yield Key(Kind.KV, label, f"{name}.{part}.written"), written
+        positions = positions_of(cache, places, list(last.values()), numeric=numeric)
+        for label, content in zip(readable, positions, strict=True):
+            yield key(Kind.KV, label, f"{name}.{part}.written"), content
+
+
+def pages_of(
+    cache: torch.Tensor, page_ids: list[list[int]], tokens: list[int], size: int, *, numeric: bool
+) -> list[Digests | Vectors]:
+    """Digests, or sketches, of the pages that hold the first `tokens[i]` positions of sequence i."""
+    if numeric:
+        return [Vectors(s.numpy(), "page", tokens=size) for s in page_sketches(cache, page_ids, tokens)]
+    return [Digests(d.numpy(), "page", tokens=size) for d in digests_of_many(cache, page_ids, tokens)]
+
+
+def positions_of(
+    cache: torch.Tensor, places: list[tuple[int, int]], positions: list[int], *, numeric: bool
+) -> list[Digests | Vectors]:
+    """Of one place of each sequence, (page, offset); `positions` says which of its positions that is."""
+    if not places:
+        return []
+    columns = range(len(places))
+    if numeric:
+        vectors = position_vectors(cache, places).numpy()
+        return [Vectors(vectors[:, n : n + 1], "position", first=positions[n]) for n in columns]
+    digests = position_digests(cache, places).numpy()
+    return [Digests(digests[:, n : n + 1], "position", first=positions[n]) for n in columns]

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from shadow.digest import page_digests, position_digests
-from shadow.observation import Digests, Key, Kind, Observed, Point
+from shadow.observation import Key, Kind, Observed, Point
+from shadow.observe.content import pages_of, positions_of
 from shadow.observe.pools import host_pages
 from shadow.observe.probe import PlainProbe, Subject, Values, key
 
@@ -69,16 +69,21 @@ def _caches(view: Any) -> Iterator[tuple[str, torch.Tensor]]:
 def _pages(
     subject: Subject, view: Any, field: str, cache: torch.Tensor, lengths: Mapping[int, int]
 ) -> Iterator[tuple[Key, Observed]]:
-    size = view.config.page_size
+    size, held = view.config.page_size, host_pages(view)
+    readable = {}
     for gid, length in lengths.items():
-        pages = host_pages(view).get(gid)
+        pages = held.get(gid)
         if pages is None:
             continue
-        place = key(Kind.HOST_KV, subject.names.of_index(gid), field)
         if len(pages) * size < length or any(not 0 <= page < cache.shape[1] for page in pages):
+            place = key(Kind.HOST_KV, subject.names.of_index(gid), field)
             yield place, f"{len(pages)} pages for {length} tokens"
         else:
-            yield place, Digests(page_digests(cache, pages, length).numpy(), "page", tokens=size)
+            readable[gid] = pages
+    tokens = [lengths[gid] for gid in readable]
+    contents = pages_of(cache, list(readable.values()), tokens, size, numeric=subject.numeric)
+    for gid, content in zip(readable, contents, strict=True):
+        yield key(Kind.HOST_KV, subject.names.of_index(gid), field), content
 
 
 def _positions(
@@ -94,12 +99,10 @@ def _positions(
         else:
             text = f"{len(pages)} pages have no position {position}"
             yield key(Kind.HOST_KV, subject.names.of_index(gid), f"{field}.appended"), text
-    if not places:
-        return
-    digests = position_digests(cache, places).numpy()
-    for column, gid in enumerate(readable):
-        place = key(Kind.HOST_KV, subject.names.of_index(gid), f"{field}.appended")
-        yield place, Digests(digests[:, column : column + 1], "position", first=positions[gid])
+    at = [positions[gid] for gid in readable]
+    contents = positions_of(cache, places, at, numeric=subject.numeric)
+    for gid, content in zip(readable, contents, strict=True):
+        yield key(Kind.HOST_KV, subject.names.of_index(gid), f"{field}.appended"), content
 
 
 class Pending(PlainProbe):

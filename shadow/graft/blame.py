@@ -34,7 +34,9 @@ def blame(
     timeout: float,
     on_graft: Callable[[Input], None] = lambda which: None,
 ) -> tuple[GraftResult, ...]:
-    """One result for each input, for the first decode step at which logits differ (`first`).
+    """One result for each input up to the guilty one, for the first decode step at which logits differ (`first`).
+
+    Causes come before what they cause: a wrong page table is healed by the legacy's content too, but tried first.
 
     ValueError: `first` is not about the logits of a decode step.
     """
@@ -54,8 +56,12 @@ def blame(
         )
         if outcome.trouble is not None:
             results.append(GraftResult(which, None, outcome.trouble.message))
+        elif not _is_past(tally, first.step):
+            results.append(GraftResult(which, None, "the candidate did not get through the step with it"))
         else:
             results.append(GraftResult(which, _differing(tally, first.step)))
+        if results[-1].guilty:
+            break
     return tuple(results)
 
 
@@ -70,9 +76,9 @@ def _differing(tally: Tally, step: int) -> int:
 
 def verdict(results: tuple[GraftResult, ...]) -> str:
     """The guilty input in one line."""
-    guilty = [result.input.value for result in results if result.guilty]
-    if guilty:
-        return f"guilty input: {', '.join(guilty)} (with the legacy's the logits are equal)"
+    guilty = next((result for result in results if result.guilty), None)
+    if guilty is not None:
+        return f"guilty input: {guilty.input.value} (with the legacy's the logits are equal)"
     if all(result.differing is None for result in results):
         return f"nothing could be grafted: {results[0].trouble}" if results else "nothing was grafted"
     return "no single input is guilty: the forward itself computes otherwise, or several inputs differ"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from shadow.graft.input import Input
 from shadow.graft.transplant import Material, put, take
 from shadow.messages import HarnessError, Offer
@@ -36,7 +38,8 @@ def install(
             send(Offer(take(chosen, observer.subject, new_tokens, sequences)))
             material = receive()
             if material is not None:
-                put(chosen, material, observer.subject, new_tokens, sequences)
+                with torch.inference_mode():  # the worker's tokens can be written to in it only
+                    put(chosen, material, observer.subject, new_tokens, sequences)
         return original(sequences, new_tokens, *rest, **kwargs)
 
     setattr(worker, HOOK, hook)

@@ -50,11 +50,13 @@ class Binding:
 
 @dataclass(frozen=True)
 class NeededNames:
-    """Free names of one method: evaluated when it is called, when it is defined, only in annotations."""
+    """Free names of one method: evaluated when it is called, when it is defined, only in annotations; of
+    these the ones that parameters and result have."""
 
     at_call: frozenset[str]
     at_definition: frozenset[str]
     in_annotations: frozenset[str]
+    in_signature: frozenset[str]
 
 
 @dataclass
@@ -236,7 +238,7 @@ def needed_names(node: FunctionNode, moved_name: str, code: str) -> NeededNames:
     local = {s.get_name() for s in function.get_symbols() if s.is_local()}
     outside = set(_signature_names(node))
     in_annotations = outside | (set(annotation_names(node)) - local)
-    return NeededNames(frozenset(at_call), frozenset(at_definition), frozenset(in_annotations))
+    return NeededNames(*map(frozenset, (at_call, at_definition, in_annotations, outside)))
 
 
 def _signature_names(node: FunctionNode) -> Iterator[str]:
@@ -326,7 +328,8 @@ def plan_imports(
             plan.lazy[moved_name] = tuple(lazy)
         if late:
             plan.late[moved_name] = tuple(late)
-        type_only |= needed.in_annotations
+        # In the body the import at its start has the name already, and would hide another one.
+        type_only |= needed.in_signature | (needed.in_annotations - set(lazy))
     for name in sorted(type_only):
         if name in class_names:
             plan.typing_aliases.add(name)

@@ -67,6 +67,18 @@ def test_a_name_whose_module_imports_the_worker_is_taken_from_the_worker():
     assert "from app.tools import tool\n" in result(plan, RECIPE.source_file)
 
 
+@pytest.mark.parametrize(("parameter", "typed"), [("", False), (": Plan", True)])
+def test_a_name_taken_from_the_worker_serves_the_annotations_of_the_body_too(parameter: str, typed: bool):
+    worker = worker_source(
+        f"def make(self, given{parameter} = None):\n    plan: Plan = given\n    return Plan()\n",
+        head="from app.plans import Plan\n",
+    )
+    plan = planned(worker, app__plans="import app.worker\n\n\nclass Plan: ...\n")
+    handler = result(plan, "app/parts/cache.py")
+    assert "        from app.worker import Plan\n" in handler
+    assert ("    from app.plans import Plan\n" in handler.partition("class ")[0]) == typed
+
+
 def test_lazy_import_of_the_worker_is_no_cycle():
     worker = worker_source(
         "def label(self):\n    return tool(self.name)\n", head="from app.tools import tool"

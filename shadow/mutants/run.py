@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
-from shadow.mutants.registry import CATALOGUE, Fault, Mutant, MutantError, load
-from shadow.mutants.trial import Trial, try_mutant
+from shadow.mutants.registry import CATALOGUE, Fault, Mutant, MutantError, Plant, load
+from shadow.mutants.trial import Bench, Trial
 
 AT_ONCE = 2
-"""Pairs of sides that run at the same time; the sides are processes, this process only compares."""
+"""Mutants that are tried at the same time, each in a process that compares and has its side beside it."""
 
 
 def collect(files: Sequence[str], only: Sequence[str] = (), *, catalogue: bool = True) -> list[Mutant]:
@@ -35,18 +39,51 @@ def try_all(
     timeout: float = 60.0,
 ) -> list[Trial]:
     """Trials in the order of `mutants`; `on_trial` is told each as it ends."""
+    by_name = {mutant.name: mutant for mutant in mutants}
     done: dict[str, Trial] = {}
-    with ThreadPoolExecutor(at_once) as pool:
-        running = [pool.submit(try_mutant, mutant, tree, timeout=timeout) for mutant in mutants]
-        try:
-            for future in as_completed(running):
-                trial = future.result()
-                done[trial.mutant.name] = trial
-                on_trial(trial)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    pool = ProcessPoolExecutor(
+        at_once, multiprocessing.get_context("spawn"), initializer=_ready, initargs=(tree, timeout)
+    )
+    try:
+        # Those that share a control go to the same process as far as can be: they lie together.
+        running = [pool.submit(_try, mutant.source, mutant.name) for mutant in sorted(mutants, key=_alike)]
+        for future in as_completed(running):
+            name, trial = future.result()
+            done[name] = replace(trial, mutant=by_name[name])
+            on_trial(done[name])
+    finally:
+        pool.shutdown(cancel_futures=True)
     return [done[mutant.name] for mutant in mutants]
+
+
+def _alike(mutant: Mutant) -> tuple[str, str]:
+    return mutant.workload, repr(sorted(mutant.options.items()))
+
+
+_bench: Bench | None = None  # that of a process of the pool
+
+
+def _ready(tree: Path, timeout: float) -> None:
+    global _bench
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the starting process's to handle
+    _bench = Bench(tree, timeout)
+
+
+def _try(source: str, name: str) -> tuple[str, Trial]:
+    """In a process of the pool. A mutant's function may come from a file: it cannot be sent back."""
+    assert _bench is not None
+    mutant = loaded(source)[name]
+    return name, replace(_bench.try_mutant(mutant), mutant=replace(mutant, plant=_elsewhere))
+
+
+def _elsewhere(plant: Plant) -> AbstractContextManager[None]:
+    raise NotImplementedError
+
+
+@cache
+def loaded(source: str) -> dict[str, Mutant]:
+    """The mutants of a module or file, loaded once in this process."""
+    return load(CATALOGUE if source.startswith(CATALOGUE) else source)
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from shadow.diff import Mismatch
 from shadow.lockstep import run_lockstep
-from shadow.messages import Setup
+from shadow.messages import FromSide, Setup
 from shadow.mutants.detect import Alarms, run_alone
+from shadow.mutants.played import Played, run_control
 from shadow.mutants.registry import Fault, Mutant, MutantError, Where
 from shadow.mutants.workload import WORKLOADS
 from shadow.pairing import PAIRINGS
-from shadow.side import Side
+from shadow.side import Lost, Side
 from shadow.verdict import where as in_words
 
 ALLOWED = {Fault.STRUCTURAL: 1, Fault.NUMERIC: 2}
@@ -114,33 +115,46 @@ def _first(first: Mismatch | None) -> str:
     return f"{first.kind.value} at {in_words(first)}: {first.legacy} against {first.candidate}"
 
 
-def setups(mutant: Mutant, source: str, tree: str, folder: Path, threads: int) -> tuple[Setup, Setup]:
-    """(control, candidate). MutantError for a workload or pairing that does not exist."""
-    if mutant.workload not in WORKLOADS:
-        names = ", ".join(WORKLOADS)
-        raise MutantError(f"mutant {mutant.name} names the workload {mutant.workload!r}; there are {names}")
-    if mutant.pairing not in PAIRINGS:
-        names = ", ".join(PAIRINGS)
-        raise MutantError(f"mutant {mutant.name} names the pairing {mutant.pairing!r}; there are {names}")
+def prepared(mutant: Mutant, tree: str, folder: Path) -> Setup:
+    """The control's setup. MutantError for a workload or pairing that does not exist."""
+    for what, name, known in (
+        ("workload", mutant.workload, WORKLOADS),
+        ("pairing", mutant.pairing, PAIRINGS),
+    ):
+        if name not in known:
+            there_are = ", ".join(known)
+            raise MutantError(f"mutant {mutant.name} names the {what} {name!r}; there are {there_are}")
     workload = WORKLOADS[mutant.workload]
-    options = {**workload.options, **mutant.options}
-    control = Setup(tree, workload.write(folder), threads, options)
-    return control, replace(control, mutant=(source, mutant.name))
+    return Setup(tree, workload.write(folder), 1, {**workload.options, **mutant.options})
 
 
-def try_mutant(mutant: Mutant, tree: Path, *, timeout: float = 60.0, threads: int = 1) -> Trial:
-    """Runs the pair, then the candidate alone, and judges. Failures of the harness are a verdict, too."""
-    try:
-        with tempfile.TemporaryDirectory(prefix="shadow-mutants-") as folder:
-            control, candidate = setups(mutant, mutant.source, str(tree), Path(folder), threads)
-            alarms = Alarms()
-            with Side("legacy side", control, timeout) as ours, Side("mutant", candidate, timeout) as theirs:
-                outcome = run_lockstep(ours, theirs, alarms, pairing=PAIRINGS[mutant.pairing])
-            if outcome.trouble is not None:
-                return Trial(mutant, Verdict.ERROR, alarms.fired, detail=outcome.trouble.message)
-            alone = run_alone(replace(candidate, structural=True), timeout)
-    except (MutantError, OSError, EOFError) as error:
-        return Trial(mutant, Verdict.ERROR, detail=str(error))
-    if alone.trouble is not None:
-        return Trial(mutant, Verdict.ERROR, alone.fired, detail=alone.trouble.message)
-    return judge(mutant, alarms, alone.first_step)
+class Bench:
+    """Tries one mutant after the other on one tree; a control that several have in common runs once."""
+
+    def __init__(self, tree: Path, timeout: float = 60.0) -> None:
+        self._tree, self._timeout = str(tree), timeout
+        self._controls: dict[str, list[FromSide | Lost]] = {}
+
+    def try_mutant(self, mutant: Mutant) -> Trial:
+        """Runs the pair, then the candidate alone, and judges. Failures of the harness are a verdict, too."""
+        try:
+            with tempfile.TemporaryDirectory(prefix="shadow-mutants-") as folder:
+                return self._try(mutant, prepared(mutant, self._tree, Path(folder)))
+        except (MutantError, OSError, EOFError) as error:
+            return Trial(mutant, Verdict.ERROR, detail=str(error))
+
+    def _try(self, mutant: Mutant, control: Setup) -> Trial:
+        common = repr((mutant.workload, sorted(control.options.items())))
+        if common not in self._controls:
+            self._controls[common] = run_control(control, self._timeout)
+        candidate = replace(control, mutant=(mutant.source, mutant.name))
+        alarms = Alarms()
+        ours = Played("legacy side", self._controls[common])
+        with Side("candidate side", candidate, self._timeout) as theirs:
+            outcome = run_lockstep(ours, theirs, alarms, pairing=PAIRINGS[mutant.pairing])
+        if outcome.trouble is not None:
+            return Trial(mutant, Verdict.ERROR, alarms.fired, detail=outcome.trouble.message)
+        alone = run_alone(replace(candidate, structural=True), self._timeout)
+        if alone.trouble is not None:
+            return Trial(mutant, Verdict.ERROR, alone.fired, detail=alone.trouble.message)
+        return judge(mutant, alarms, alone.first_step)

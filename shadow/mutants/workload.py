@@ -94,16 +94,16 @@ TWICE = Workload(
     MappingProxyType({**_SCARCE, "gpu_kv_pages": 40, "host_kv_pages": 80}),
 )
 
-_DRAWN = {"temperature": 0.8, "ignore_eos": True}
+_DRAWN = {"temperature": 2.0, "ignore_eos": True}
 SAMPLED = Workload(
     "sampled",
     "temperature, seeds, logprobs and stop strings, on rows that come and go",
     (
         (
-            Ask("u", "draw one", 14, {**_DRAWN, "seed": 3}),
+            Ask("u", "draw one", 12, {**_DRAWN, "seed": 3}),
             Ask("v", "draw another", 9, {**_DRAWN, "seed": 4, "top_p": 0.9}),
-            Ask("w", "greedy", 12, {"ignore_eos": True, "logprobs": 2}),
-            Ask("x", "stops early", 16, {**_DRAWN, "seed": 5}),
+            Ask("w", "greedy", 17, {"ignore_eos": True, "logprobs": 2}),
+            Ask("x", "stops early", 14, {**_DRAWN, "seed": 5, "stop": ["STOP"]}),
         ),
     ),
     MappingProxyType(_SCARCE),

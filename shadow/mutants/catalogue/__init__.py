@@ -1,5 +1,27 @@
 """The mutants that come with the harness, by theme. Importing registers them."""
 
-from shadow.mutants.catalogue import host, ledger, padding, tables
+from shadow.mutants.catalogue import (
+    bindings,
+    boundary,
+    dual,
+    graphs,
+    host,
+    ledger,
+    lengths,
+    padding,
+    tables,
+    tokens,
+)
 
-__all__ = ["host", "ledger", "padding", "tables"]
+__all__ = [
+    "bindings",
+    "boundary",
+    "dual",
+    "graphs",
+    "host",
+    "ledger",
+    "lengths",
+    "padding",
+    "tables",
+    "tokens",
+]

@@ -234,7 +234,7 @@ def evicted_tokens_repeated(plant: Plant) -> Iterator[None]:
         entry = sequence(plant, "a")
         if entry is not None and entry.uuid in uuids:
             fresh = entry.evicted_token_ids[:, -entry.decoded_length :]
-            entry.evicted_token_ids = type(fresh).cat([entry.evicted_token_ids, fresh], dim=1)
+            entry.evicted_token_ids = __import__("torch").cat([entry.evicted_token_ids, fresh], dim=1)
             plant.fired()
 
     with around(plant.worker, "_evict_sequences", evict):

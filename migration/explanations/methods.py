@@ -172,7 +172,8 @@ class Worker:
         what="The method looks at the frame or the module that it runs in: `locals()`, `globals()`, `eval`, "
         "`exec`, `vars()`, `inspect.stack()`, `stacklevel=`, `__name__`, `__file__`.",
         why="In the handler it runs in another module, one call deeper and under other names, and so would "
-        "see something else.",
+        "see something else. `warnings.warn(..., stacklevel=2)` moves, with a 3, where only the stub calls it; "
+        "further up, a frame that is counted may get a stub of its own.",
         past="Use the values themselves. What must look at its caller belongs in `stays`.",
         before="""\
 class Worker:

@@ -141,9 +141,10 @@ $ migrate cleanup kv
         "`[port]`.",
     ),
     "MG116": Explanation(
-        what="The method is `__new__`, `__init_subclass__` or `__class_getitem__`.",
+        what="The method is `__new__`, `__init_subclass__` or `__class_getitem__`, or it warns with a `stacklevel`.",
         why="Python binds these three by their name, without a decorator. A gate keeps the old body under "
-        "another name, where it would be bound to an instance.",
+        "another name, where it would be bound to an instance. A warning that counts frames would count those "
+        "of the gate.",
         past="Cut the slice in one step (`migrate port --cut`), or list the method in `stays`.",
         before="""\
 [source]

@@ -7,6 +7,7 @@ is the only one that calls the copy. From 3 on frames count that a cut of the ca
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from migration.code.facts import is_static, own_scope
@@ -49,7 +50,7 @@ def _is_warning(call: ast.Call) -> bool:
 
 def settled(source: Source, moving: Moving, recipe: Recipe) -> frozenset[int]:
     """Ids of the keywords `stacklevel` whose meaning the move keeps: 1 as it is, 2 as 3."""
-    if not _has_one_frame_more(moving, recipe) or not _is_module(source):
+    if not _has_one_frame_more(source, moving, recipe) or not _is_module(source):
         return frozenset()
     constants = {id(value) for value in levels(moving.node, 1)}
     constants |= {id(value) for value in levels(moving.node) if _spells(source, value)}
@@ -57,12 +58,12 @@ def settled(source: Source, moving: Moving, recipe: Recipe) -> frozenset[int]:
     return frozenset(id(keyword) for keyword in keywords if id(keyword.value) in constants)
 
 
-def _has_one_frame_more(moving: Moving, recipe: Recipe) -> bool:
+def _has_one_frame_more(source: Source, moving: Moving, recipe: Recipe) -> bool:
     """A sibling may call the copy without the stub; the stub of an asynchronous generator is gone when it
     runs; a decorator that moves stands between the two."""
-    late = moving.label in recipe.late_bound
+    through_stub = recipe.siblings == "worker" or moving.label in recipe.late_bound or not moving.is_direct
     return (
-        (recipe.siblings == "worker" or late or not moving.is_direct)
+        (through_stub or re.search(rb"\.\s*%b\b" % moving.label.encode(), source.data) is None)
         and not moving.is_async_generator
         and set(moving.moving_decorators) <= ({"staticmethod"} if is_static(moving.node) else set())
     )

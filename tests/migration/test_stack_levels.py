@@ -259,6 +259,8 @@ def test_a_call_on_the_handler_itself_has_no_stub_between():
     methods = "def m(self):\n    warnings.warn('x', stacklevel=2)\n\ndef n(self):\n    self.m()\n"
     outcome = cut_of(methods, recipe, "import warnings\n")
     assert isinstance(outcome, CutRefused) and outcome.refusals[0].where == "m"
+    alone = cut_of(methods.replace("self.m()", "self.name"), recipe, "import warnings\n")
+    assert isinstance(alone, CutPlan), "nobody in the file calls it"
     late = cut_of(methods, dataclasses.replace(recipe, late_bound=("m",)), "import warnings\n")
     assert isinstance(late, CutPlan)
 

@@ -29,8 +29,8 @@ PRESSURE: dict[str, Any] = {
     "adaptive_host_kv_chunk": False,
     "cuda_graph_num_buckets": 3,
 }
-Change = Callable[[Any], Callable[[], None]]
-"""Breaks something in a live worker; what it returns puts it right again."""
+Change = Callable[[Any], Callable[[], None] | None]
+"""Breaks something in a live worker; what it returns puts it right again. None: not possible at this step."""
 
 
 @dataclass
@@ -101,6 +101,7 @@ def generate(
     prepare: Callable[[Any], None] = lambda worker: None,
     batches: int = 1,
     layers: tuple[int, ...] = (),
+    numeric: bool = False,
     **options: Any,
 ) -> Run:
     """One run of `requests`; `prepare` may replace methods of the worker before it is observed."""
@@ -117,7 +118,9 @@ def generate(
             return {}
 
         if observed:
-            observer = Observer(worker, AttnWrapperBase, run.events.append, ask, layers=layers)
+            observer = Observer(
+                worker, AttnWrapperBase, run.events.append, ask, layers=layers, numeric=numeric
+            )
             breaker.observer = observer
             run.unobservable = dict(observer.unobservable)
         for _ in range(batches):

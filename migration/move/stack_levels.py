@@ -81,8 +81,8 @@ def _binds(part: ast.AST) -> bool:
         return (part.asname or part.name.partition(".")[0]) == "warnings" or part.name == "*"
     if isinstance(part, ast.Name):
         return part.id == "warnings" and not isinstance(part.ctx, ast.Load)
-    if isinstance(part, ast.Attribute):  # somebody else's `warn`
-        return part.attr == "warn" and not isinstance(part.ctx, ast.Load)
+    if isinstance(part, ast.Attribute) and not isinstance(part.ctx, ast.Load):
+        return ast.unparse(part) == "warnings.warn"
     names = [getattr(part, field, None) for field in ("arg", "name", "rest")]
     return "warnings" in names or "warnings" in getattr(part, "names", ())
 

@@ -79,6 +79,9 @@ def __len__(self):
     warnings.warn("len", stacklevel=2)
     return 3
 
+def noted(self):
+    self.warn = print
+
 def quick(self, run=lambda: 0): warnings.warn("quick", stacklevel=2); return run()
 '''
 # What each warning says, and the text of the line that it names: lines of the class move, their text does not.

@@ -32,33 +32,35 @@ class Alarms(Tally):
 
 @dataclass(frozen=True)
 class Alone:
-    """A run of the candidate with nothing to compare it to. `first_step`: by invariant."""
+    """A run of the candidate with nothing to compare it to. `first_step`: by invariant that does not hold."""
 
     first_step: dict[str, int]
+    checked: frozenset[str]  # the invariants that were looked at
     fired: int | None = None
     trouble: Trouble | None = None
-    raised: bool = False
 
 
 def run_alone(setup: Setup, timeout: float) -> Alone:
     """Runs one side by itself: what the invariants say when there is no second path."""
     first_step: dict[str, int] = {}
     fired: int | None = None
+    checked: set[str] = set()
     with Side("candidate side", setup, timeout) as side:
         while True:
             match message := side.receive():
                 case Event():
                     fired = message.fired
+                    checked |= message.checked.keys()
                     for violation in message.violations:
                         first_step.setdefault(violation.invariant, message.step)
                     if message.point.selects_tokens:
                         side.reply({})
                 case Done():
-                    return Alone(first_step, message.fired)
+                    return Alone(first_step, frozenset(checked), message.fired)
                 case Failed():
                     trouble = Trouble(message.message, message.traceback) if message.harness else None
-                    return Alone(first_step, message.fired, trouble, raised=True)
+                    return Alone(first_step, frozenset(checked), message.fired, trouble)
                 case Lost():
-                    return Alone(first_step, fired, raised=True)
+                    return Alone(first_step, frozenset(checked), fired)
                 case Hello():
                     pass

@@ -1,18 +1,17 @@
-"""All mutants, two at a time: trials as they end, and what they say about the detectors."""
+"""All mutants, two at a time: trials as they end."""
 
 from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from shadow.mutants.registry import CATALOGUE, Fault, Mutant, MutantError, Plant, load
+from shadow.mutants.registry import CATALOGUE, Mutant, MutantError, Plant, load
 from shadow.mutants.trial import Bench, Trial
 
 AT_ONCE = 2
@@ -84,33 +83,3 @@ def _elsewhere(plant: Plant) -> AbstractContextManager[None]:
 def loaded(source: str) -> dict[str, Mutant]:
     """The mutants of a module or file, loaded once in this process."""
     return load(CATALOGUE if source.startswith(CATALOGUE) else source)
-
-
-@dataclass(frozen=True)
-class Detector:
-    """`kills`: mutants it alarms on; `earliest`: those that nothing sees sooner; `sole`: that nothing else sees.
-
-    `alone`: with one path only (an invariant).
-    """
-
-    name: str
-    kills: int
-    earliest: int
-    sole: int
-    alone: int = 0
-
-
-def detectors(trials: Sequence[Trial]) -> list[Detector]:
-    """What each detector is worth on these mutants, the most useful first."""
-    kills, earliest, sole, alone = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
-    for trial in trials:
-        if trial.mutant.kind is Fault.CONTROL:
-            continue
-        kills.update(trial.alarms)
-        soonest = min(trial.alarms.values(), default=None)
-        earliest.update(name for name, step in trial.alarms.items() if step == soonest)
-        if len(trial.alarms) == 1:
-            sole.update(trial.alarms)
-        alone.update(f"invariant:{name}" for name in trial.alone)
-    names = sorted({*kills, *alone}, key=lambda name: (-kills[name], name))
-    return [Detector(name, kills[name], earliest[name], sole[name], alone[name]) for name in names]

@@ -11,7 +11,7 @@ from pathlib import Path
 from shadow.diff import Mismatch
 from shadow.lockstep import run_lockstep
 from shadow.messages import FromSide, Setup
-from shadow.mutants.detect import Alarms, run_alone
+from shadow.mutants.detect import Alarms, Alone, run_alone
 from shadow.mutants.played import Played, run_control
 from shadow.mutants.registry import Fault, Mutant, MutantError, Where
 from shadow.mutants.workload import WORKLOADS
@@ -48,6 +48,7 @@ class Trial:
     first: Mismatch | None = None
     alarms: dict[str, int] = field(default_factory=dict)
     alone: dict[str, int] = field(default_factory=dict)
+    checked: frozenset[str] = frozenset()  # the invariants that were looked at
     detail: str = ""
 
     @property
@@ -82,17 +83,21 @@ def misplaced(declared: Where, found: Mismatch) -> str | None:
     return ", ".join(f"declared {text}" for text in wrong) or None
 
 
-def judge(mutant: Mutant, alarms: Alarms, alone: dict[str, int]) -> Trial:
+def judge(mutant: Mutant, alarms: Alarms, alone: Alone) -> Trial:
     """The verdict on a run that went through."""
     first = alarms.first
-    trial = Trial(mutant, Verdict.KILLED, alarms.fired, first, dict(alarms.first_step), alone)
+    trial = Trial(
+        mutant, Verdict.KILLED, alarms.fired, first, dict(alarms.first_step), alone.first_step, alone.checked
+    )
     if trial.fired is None:
         found = "" if first is None else f"; nevertheless {first.kind.value} differs at {in_words(first)}"
         return replace(trial, verdict=Verdict.IDLE, detail=f"fired() was never called{found}")
     if mutant.kind is Fault.CONTROL:
-        if first is None and not alone:
+        if first is None and not alone.first_step:
             return replace(trial, verdict=Verdict.SILENT)
-        return replace(trial, verdict=Verdict.FALSE_ALARM, detail=_first(first) or "an invariant, alone")
+        return replace(
+            trial, verdict=Verdict.FALSE_ALARM, detail=_first(first) or f"alone: {alone.first_step}"
+        )
     if first is None:
         return replace(
             trial, verdict=Verdict.SURVIVED, detail=f"struck at step {trial.fired}, nothing differs"
@@ -157,4 +162,4 @@ class Bench:
         alone = run_alone(replace(candidate, structural=True), self._timeout)
         if alone.trouble is not None:
             return Trial(mutant, Verdict.ERROR, alone.fired, detail=alone.trouble.message)
-        return judge(mutant, alarms, alone.first_step)
+        return judge(mutant, alarms, alone)

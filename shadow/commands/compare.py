@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from reports.model import Fact
 from shadow.commands import options
+from shadow.commands.judged import add_noise_options, judged
 from shadow.commands.sides import add_side_options, setups
 from shadow.commands.submitted import Submitted, add_workload_options, submitted
 
@@ -22,6 +23,7 @@ EXAMPLES = """examples:
   shadow compare --model smollm2 --steps 64 --page-size 16
   shadow compare --candidate ../ported --model tiny --page-size 16 --workload L2-2048,L2-4096 --content-every 64
   shadow compare --candidate ../ported --workload boundaries
+  shadow compare --candidate ../ported --model tiny --page-size 16 --pairing threads --noise noise.json
   shadow compare --legacy . --candidate . --candidate-env BATCHGEN_WORKER_KV_NATIVE=1 --requests requests.jsonl
 """
 
@@ -42,11 +44,20 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="where logits differ, run again with one of the legacy's inputs at a time to name the guilty one",
     )
+    add_noise_options(compare)
+    compare.add_argument(
+        "--canary",
+        type=options.positive,
+        default=64,
+        metavar="M",
+        help="steps between two self-tests of the comparison by injected faults (default: 64)",
+    )
     options.add_report_options(compare)
     compare.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from shadow.noise import NoiseFileError
     from shadow.trees import TreeError, source_tree
     from shadow.verdict import Exit
     from shadow.workloads import WorkloadError
@@ -58,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
             submitted(arguments) as work,
         ):
             return _compare(arguments, legacy, candidate, work)
-    except (TreeError, WorkloadError) as error:
+    except (TreeError, WorkloadError, NoiseFileError) as error:
         print(f"shadow compare: {error}", file=sys.stderr)
         return int(Exit.USAGE)
 
@@ -72,7 +83,7 @@ def _compare(arguments: argparse.Namespace, legacy: Path, candidate: Path, work:
     from shadow.compare import compare_and_report
     from shadow.verdict import Exit, where
 
-    control, subject = map(work.setup, setups(arguments, legacy, candidate))
+    sides = judged(arguments, *map(work.setup, setups(arguments, legacy, candidate)))
     started, first = time.monotonic(), ""
     with Console(stderr=True).status("starting both sides …") as status:
 
@@ -86,8 +97,10 @@ def _compare(arguments: argparse.Namespace, legacy: Path, candidate: Path, work:
             first = where(mismatch)
 
         report = compare_and_report(
-            control,
-            subject,
+            sides.control,
+            sides.candidate,
+            pairing=sides.pairing,
+            review=sides.review,
             timeout=arguments.timeout,
             on_step=on_step,
             on_first=on_first,
@@ -95,8 +108,9 @@ def _compare(arguments: argparse.Namespace, legacy: Path, candidate: Path, work:
             names=(arguments.legacy, arguments.candidate),
             graft=arguments.graft,
             strict_hygiene=arguments.strict_hygiene,
-            facts=(*(Fact(name, str(value)) for name, value in control.options.items()), *work.facts()),
+            canary_every=arguments.canary,
+            facts=(*(Fact(name, str(value)) for name, value in sides.control.options.items()), *work.facts()),
         )
-    report = work.judged(report)
+    report = sides.report(work.judged(report))
     failed = report.verdict.exit_code == Exit.HARNESS
     return deliver(report, arguments, first="What went wrong" if failed else "First divergence")

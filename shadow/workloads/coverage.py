@@ -161,7 +161,9 @@ class Coverage:
         self._pending_load, self._settled_by_decode = bool(loads), False
 
     def _boundary(self, fields: Fields) -> None:
-        ready = sum(status in ("PREFILLED", "ON_HOLD", "IN_DECODE") for status in fields["status"].values())
+        ready = sum(
+            status in ("PREFILLED", "ON_HOLD", "IN_DECODE") for status in fields.get("status", {}).values()
+        )
         self._count("more candidates than rows", ready > self._engine.max_batch)
 
     def _end(self, fields: Fields) -> None:

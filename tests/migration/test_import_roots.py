@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from migration.code.source import Source
 from migration.code.import_roots import import_root
+from migration.code.source import Source
 
 from .support import DictTree
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from reports.levels import level, thresholds
-from reports.model import Table
+from reports.model import Report, Table
 from reports.pictures import Bars, HeatMap, PageMap, Picture, Series, SideBySide, Span
 from reports.text import shorten_pair
 
@@ -146,3 +146,19 @@ def as_table(picture: Picture, limit: int = 8) -> Table:
             return _sides(picture, limit)
         case Bars():
             return _bars(picture, limit)
+
+
+def pictures_of(report: Report) -> tuple[Picture, ...]:
+    """Those that a text needs: not the ones that draw a table of the same title, nor a map on which nothing is."""
+    titles = {table.title for table in report.tables}
+    return tuple(
+        picture
+        for picture in report.pictures
+        if picture.title not in titles
+        and not (isinstance(picture, HeatMap) and not any(count for row in picture.cells for count in row))
+    )
+
+
+def prose(report: Report) -> tuple[Table, ...]:
+    """Tables of one column: sentences, which belong beside the first finding."""
+    return tuple(table for table in report.tables if len(table.columns) == 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from reports.fallback import as_table
+from reports.fallback import as_table, pictures_of, prose
 from reports.model import Finding, Report, Status, Table
 from reports.text import shorten, visible
 
@@ -15,7 +15,7 @@ MAX_CHARACTERS = 60_000
 
 # Would become a cell border, a code span, emphasis, a link or an image.
 _SPECIAL = re.compile(r"[\\|`*\[\]~]")
-_ROWS, _WIDTH = 50, 300
+_ROWS, _FOLDED, _WIDTH = 50, 12, 300
 
 
 def _cell(text: str, width: int = _WIDTH) -> str:
@@ -42,7 +42,12 @@ def _finding(finding: Finding, sides: tuple[str, str]) -> list[str]:
 
 
 def _section(table: Table) -> list[str]:
-    return [f"### {_cell(table.title)}", "", *_table(table.columns, table.rows), ""]
+    """A long one is folded."""
+    lines = _table(table.columns, table.rows)
+    if len(table.rows) <= _FOLDED:
+        return [f"### {_cell(table.title)}", "", *lines, ""]
+    summary = f"<details><summary>{_cell(table.title)} ({len(table.rows):,} rows)</summary>"
+    return [summary, "", *lines, "", "</details>", ""]
 
 
 def _bounded(lines: list[str]) -> str:
@@ -63,13 +68,21 @@ def to_markdown(report: Report, max_findings: int = 10) -> str:
     lines = [f"## {_MARK[verdict.status]} {_cell(report.title)}: {_cell(verdict.headline)}", ""]
     for finding in report.findings[:max_findings]:
         lines += _finding(finding, report.sides)
+    for table in prose(report):
+        lines += [
+            f"### {_cell(table.title)}",
+            "",
+            *(f"- {_cell(row[0], 2000)}" for row in table.rows[:_ROWS]),
+            "",
+        ]
     left = report.total_findings - min(len(report.findings), max_findings)
     if left:
         lines += [f"… and {left} more.", ""]
     if report.checks:
         rows = tuple((c.name, c.status.value, str(c.count), c.detail) for c in report.checks)
         lines += ["### Checks", "", *_table(("check", "status", "values", "detail"), rows), ""]
-    for table in (*map(as_table, report.pictures), *report.tables):
+    numbers = (table for table in report.tables if len(table.columns) > 1)
+    for table in (*map(as_table, pictures_of(report)), *numbers):
         lines += _section(table)
     if report.facts:
         rows2 = tuple((fact.name, fact.value) for fact in report.facts)

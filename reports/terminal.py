@@ -16,7 +16,7 @@ from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from reports.fallback import as_table
+from reports.fallback import as_table, pictures_of, prose
 from reports.model import Finding, Level, Report, Status, Table
 from reports.pictures import Picture
 from reports.text import shorten, shorten_pair, visible
@@ -102,42 +102,61 @@ def _rest(report: Report, max_rows: int, width: int) -> RichTable:
 
 @dataclass(frozen=True)
 class _Part:
-    """A piece of the output: draws itself with so many `rows`, and needs `least` lines to be worth showing."""
+    """A piece of the output: draws itself with so many `rows`, and needs `least` lines to be worth showing.
+
+    `rank`: who comes first where there is not room for all; the order of the output is another.
+    """
 
     name: str
+    rank: int
     draw: Callable[[int], RenderableType]
     rows: int
     least: int
 
     def lines(self, console: Console, room: int = MAX_LINES) -> list[list[Segment]]:
-        """As many rows as fit into `room` lines; without that many lines for none at all, what fits."""
+        """As many rows as fit into `room` lines; nothing where that is not even one."""
         rows = min(self.rows, room)
         while True:
             lines = console.render_lines(self.draw(rows), pad=False)
-            if len(lines) <= room or not rows:
+            if len(lines) <= room or not self.rows:
                 return lines[:room]
-            rows = max(0, min(rows - 1, rows - (len(lines) - room)))
+            if rows <= 1:
+                return []
+            rows = max(1, min(rows - 1, rows * room // len(lines)))
 
 
-def _shares(wanted: Sequence[tuple[int, int]], room: int) -> list[int]:
-    """For parts that are (least, whole) lines: first, in order, the least of each; then, in order, the whole."""
-    shares = [0] * len(wanted)
-    for index, (least, whole) in enumerate(wanted):
-        shares[index] = min(least, whole) if min(least, whole) <= room else 0
+def _shares(parts: Sequence[_Part], whole: Sequence[int], room: int) -> list[int]:
+    """How many lines each part gets: by rank the least that it needs, then by rank all that it has."""
+    shares = [0] * len(parts)
+    ranked = sorted(range(len(parts)), key=lambda index: parts[index].rank)
+    for index in ranked:
+        least = min(parts[index].least, whole[index])
+        shares[index] = least if least <= room else 0
         room -= shares[index]
-    for index, (_, whole) in enumerate(wanted):
-        more = min(room, whole - shares[index]) if shares[index] else 0
+    for index in ranked:
+        more = min(room, whole[index] - shares[index]) if shares[index] else 0
         shares[index] += more
         room -= more
     return shares
 
 
-def _of_table(table: Table, width: int, least: int) -> _Part:
-    return _Part(table.title, partial(_table, table, width), len(table.rows), least)
+def _checks(report: Report, width: int, rows: int) -> RichTable:
+    """Of more than there is room for, those that did not pass come first in line."""
+    ranked = sorted(range(len(report.checks)), key=lambda i: report.checks[i].status is Status.PASS)
+    shown = [report.checks[i] for i in sorted(ranked[:rows])]
+    left = [report.checks[i] for i in ranked[rows:]]
+    green = "that pass " if all(check.status is Status.PASS for check in left) else ""
+    title = f"Checked ({len(left)} {green}left out)" if left else "Checked"
+    cells = tuple((c.name, c.status.value, f"{c.count:,}", c.detail) for c in shown)
+    return _table(Table(title, ("kind", "status", "values", "detail"), cells), width, rows)
 
 
-def _of_picture(picture: Picture, width: int, least: int) -> _Part:
-    return _Part(picture.title, lambda rows: _table(as_table(picture, rows), width, rows), 4, least)
+def _of_table(table: Table, rank: int, width: int, least: int = 6) -> _Part:
+    return _Part(table.title, rank, partial(_table, table, width), len(table.rows), least)
+
+
+def _of_picture(picture: Picture, rank: int, width: int, least: int) -> _Part:
+    return _Part(picture.title, rank, lambda rows: _table(as_table(picture, rows), width, rows), 4, least)
 
 
 def _parts(report: Report, first: str, max_rows: int, width: int) -> Iterator[_Part]:
@@ -145,24 +164,28 @@ def _parts(report: Report, first: str, max_rows: int, width: int) -> Iterator[_P
     style = _STYLE[report.verdict.status]
     headline = _text(report.verdict.headline, f"bold {style}", 400)
     verdict = Panel(headline, title=_text(report.title), border_style=style)
-    yield _Part("the verdict", lambda _: verdict, 0, 12)
+    pictures = pictures_of(report)
+    yield _Part("the verdict", 0, lambda _: verdict, 0, 12)
     if report.findings:
         panel = _first(report.findings[0], first, report.sides)
-        yield _Part(first, lambda _: panel, 0, 14)
+        yield _Part(first, 1, lambda _: panel, 0, 14)
+        for table in prose(report):
+            yield _of_table(table, 2, width, 10)
     if report.total_findings > 1:
-        yield _Part("further findings", lambda rows: _rest(report, rows, width), max_rows, 6)
+        yield _Part("further findings", 3, lambda rows: _rest(report, rows, width), max_rows, 5)
     if report.checks:
-        checks = tuple((c.name, c.status.value, f"{c.count:,}", c.detail) for c in report.checks)
-        yield _of_table(Table("Checked", ("kind", "status", "values", "detail"), checks), width, 14)
-    for picture in report.pictures[:1]:
-        yield _of_picture(picture, width, 5)
+        yield _Part("checks", 4, partial(_checks, report, width), len(report.checks), 8)
+    if report.findings:
+        for picture in pictures[:1]:
+            yield _of_picture(picture, 5, width, 5)
     for table in report.tables:
-        yield _of_table(table, width, 6)
+        if table not in prose(report) or not report.findings:
+            yield _of_table(table, 7, width)
     if report.facts:
         facts = [(fact.name, fact.value) for fact in report.facts]
-        yield _Part("circumstances", lambda rows: _grid(facts[:rows], 3 * width), len(facts), 2)
-    for picture in report.pictures[1:]:
-        yield _of_picture(picture, width, MAX_LINES)
+        yield _Part("circumstances", 6, lambda rows: _grid(facts[:rows], 3 * width), len(facts), 4)
+    for picture in pictures[1:] if report.findings else pictures:
+        yield _of_picture(picture, 8, width, MAX_LINES)
 
 
 def print_report(
@@ -176,11 +199,13 @@ def print_report(
     """Verdict, first finding (titled `first`), up to `max_rows` more, checks, pictures, tables, circumstances."""
     parts = list(_parts(report, first, max_rows, console.width))
     whole = [len(part.lines(console)) for part in parts]
-    wanted = [(part.least, lines) for part, lines in zip(parts, whole, strict=True)]
-    shares = _shares(wanted, max_lines - 1)
-    for part, share in zip(parts, shares, strict=True):
-        for line in part.lines(console, share) if share else ():
+    shares = _shares(parts, whole, max_lines - 1)
+    cut = []
+    for part, share, wanted in zip(parts, shares, whole, strict=True):
+        lines = part.lines(console, share) if share else []
+        for line in lines:
             console.print(Text.assemble(*((s.text, s.style or "") for s in line)), soft_wrap=True)
-    cut = [part.name for part, share, lines in zip(parts, shares, whole, strict=True) if share < lines]
+        if len(lines) < wanted:
+            cut.append(part.name)
     if cut:
         console.print(_cut(f"… not whole here: {', '.join(cut)}", console.width))

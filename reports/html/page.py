@@ -11,6 +11,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from reports.fallback import prose
 from reports.html.bars import draw_bars
 from reports.html.graph import draw_graph
 from reports.html.heat import draw_heat
@@ -86,7 +87,13 @@ def to_html(report: Report, *, first: str = "First finding") -> str:
         drawings = [_draw(picture) for picture in shown_report.pictures]
         passed = sum(check.status is Status.PASS for check in report.checks)
         page = template.render(
-            report=shown_report, drawings=drawings, first=first, passed=passed, checks=len(report.checks)
+            report=shown_report,
+            prose=prose(shown_report),
+            tables=[table for table in shown_report.tables if len(table.columns) != 1],
+            drawings=drawings,
+            first=first,
+            passed=passed,
+            checks=len(report.checks),
         )
         if len(page.encode()) <= MAX_BYTES:
             return page

@@ -114,7 +114,7 @@ def plans(title: str, legacy: Mapping[str, Observed], candidate: Mapping[str, Ob
 def times(rows: Mapping[str, tuple[float, float, float]]) -> Bars:
     """Milliseconds a decode step of each side: in the forward, in observing, in waiting."""
     return Bars(
-        "Time of both paths",
+        "Time",
         "ms/step",
         ("forward", "observing", "waiting for the other"),
         tuple(Bar(name, parts) for name, parts in rows.items()),

@@ -20,6 +20,7 @@ from shadow.record.values import ArrayPlace, are_integers, integers_of, is_obser
 INTEGER, VALUE, ARRAY = range(3)
 """What the integers of a row stand for: themselves, the number of a value, the number of an array."""
 
+_PLAIN = frozenset((int, str, bool, tuple, type(None)))
 EXTRAS = tuple(field for field in dataclasses.fields(Event) if field.name not in ("point", "step", "values"))
 
 
@@ -93,17 +94,18 @@ class ArrayPacker:
 
     def take(self, index: int, event: Event) -> tuple[Event, tables.Arrays | None]:
         """The event with places for its arrays, and the arrays."""
-        taken: list[tables.Array] = []
-        values: dict[Any, Any] = {}
-        for key, value in event.values.items():
-            name = array_field(value)
-            if name is None:
-                values[key] = value
-                continue
-            values[key] = ArrayPlace(self.count)
-            taken.append(self._pack(key, name, value))
-        if not taken:
+        arrays = {
+            key: name
+            for key, value in event.values.items()
+            if type(value) not in _PLAIN and (name := array_field(value)) is not None
+        }
+        if not arrays:
             return event, None
+        values: dict[Any, Any] = dict(event.values)
+        taken: list[tables.Array] = []
+        for key, name in arrays.items():
+            values[key] = ArrayPlace(self.count)
+            taken.append(self._pack(key, name, event.values[key]))
         return dataclasses.replace(event, values=values), tables.Arrays(index, tuple(taken))
 
     def _pack(self, key: object, name: str, value: Any) -> tables.Array:

@@ -72,6 +72,7 @@ class Recorder:
             self._ask,
             structural=not content,
             probes=(*PROBES, BoundaryInputs()),
+            invariants=(),  # they are of one side alone, and cost more than the record
         )
 
     def run(self, requests: Sequence[Any]) -> Sequence[Any]:
@@ -87,8 +88,17 @@ class Recorder:
         return results
 
     def _add(self, event: Event) -> None:
-        values: dict[Key, Observed] = {k: v for k, v in event.values.items() if kept(k, v, self._content)}
-        self.writer.add(dataclasses.replace(event, values=values))
+        dropped = [
+            key
+            for key, value in event.values.items()
+            if type(value) is not int and not kept(key, value, self._content)
+        ]
+        if dropped:
+            values = dict(event.values)
+            for key in dropped:
+                del values[key]
+            event = dataclasses.replace(event, values=values)
+        self.writer.add(event)
 
     def _ask(self, event: Event) -> Tokens:
         self._add(event)

@@ -27,15 +27,18 @@ def replay_record(record: Record, replays: Mapping[str, Replay], tally: Tally) -
     """Plans made by each planner; a plan is what one sequence is to do in one step. Differences go to `tally`
     in the order of the events. RecordError for damage that shows only now."""
     plans: Counter[str] = Counter()
+    points = {replay.point for replay in replays.values()}
     for number, chunk in enumerate(record.chunks()):
         found: list[tuple[int, Mismatch]] = []
+        for block in chunk.blocks:
+            if block.shape.point in points:
+                tally.points[block.shape.point] += len(block.events)
         for name, replay in replays.items():
             planned = 0
             for index, count, mismatches in record.guarded(
                 number, lambda r=replay, c=chunk: list(r.replay(c))
             ):
                 planned += count
-                tally.points[replay.point] += count > 0
                 found += [(index, mismatch) for mismatch in mismatches]
             plans[name] += planned
             tally.compared[replay.kind] += planned

@@ -123,11 +123,10 @@ class _Lists:
 def _differences(
     chunk: Chunk, rows: _Rows, plan: StepPlan, step: int, row: int, column: int, block: Block
 ) -> Iterator[Mismatch]:
-    def at(field: str, ours: object, theirs: object) -> Mismatch:
+    def at(field: str, ours: int | None, theirs: int | None) -> Mismatch:
+        mine, other = ("(absent)" if number is None else str(number) for number in (ours, theirs))
         label = rows.labels[row]
-        return Mismatch(
-            Kind.PAGE_TABLE, Nature.VALUE, Point.DECODE, step, label, None, field, repr(ours), repr(theirs)
-        )
+        return Mismatch(Kind.PAGE_TABLE, Nature.VALUE, Point.DECODE, step, label, None, field, mine, other)
 
     recorded = int(block.matrix[rows.kv_len[row], column])
     planned = int(plan.kv_len[row, column])
@@ -140,9 +139,5 @@ def _differences(
         ours = live[place] if place < len(live) else None
         theirs = expected[place] if place < len(expected) else None
         if ours != theirs:
-            yield at(
-                f"{field}[{place}]",
-                "(absent)" if ours is None else ours,
-                "(absent)" if theirs is None else theirs,
-            )
+            yield at(f"{field}[{place}]", ours, theirs)
             return

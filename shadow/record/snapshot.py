@@ -151,19 +151,17 @@ class _Entry:
 
 
 class Snapshot:
-    """One boundary's inputs: `arguments` by parameter name, `get_sequence` as the worker's batch has it."""
+    """One boundary's inputs: `arguments` by parameter name, `get_sequence` as the worker's batch has it.
 
-    def __init__(self, arguments: dict[str, Any], entries: Mapping[str, Any]) -> None:
-        self.arguments, self._entries = arguments, entries
+    `sequences`: how many sequences there are to decide about.
+    """
+
+    def __init__(self, arguments: dict[str, Any], entries: Mapping[str, Any], sequences: int) -> None:
+        self.arguments, self._entries, self.sequences = arguments, entries, sequences
 
     def get_sequence(self, label: str) -> Any:
         """KeyError for a sequence that the decision was told nothing about."""
         return self._entries[label]
-
-    @property
-    def sequences(self) -> int:
-        """How many sequences this boundary decides about."""
-        return len(self._entries)
 
 
 def read_snapshot(values: Mapping[str, Any], types: Mapping[str, Callable[..., Any]]) -> Snapshot:
@@ -174,6 +172,7 @@ def read_snapshot(values: Mapping[str, Any], types: Mapping[str, Callable[..., A
     """
     arguments: dict[str, Any] = {}
     entries: dict[str, Any] = {}
+    named: set[str] = set()
     for field, tree in values.items():
         name = field.removeprefix(_INPUT)
         if name == field or (type(tree) is not Record and "." in name):
@@ -183,6 +182,7 @@ def read_snapshot(values: Mapping[str, Any], types: Mapping[str, Callable[..., A
             continue
         layout: dict[str, Any] = dict(tree.fields)
         order, fields = layout["order"], layout["fields"]
+        named.update(order)
         columns = [values[f"{field}.{column}"] for column in fields]
         if name == _SEQUENCE:
             by_name = dict(zip(fields, columns, strict=True))
@@ -190,7 +190,7 @@ def read_snapshot(values: Mapping[str, Any], types: Mapping[str, Callable[..., A
         else:
             rows = zip(order, zip(*columns, strict=True), strict=True)
             arguments[name] = {label: dict(zip(fields, row, strict=False)) for label, row in rows}
-    return Snapshot(arguments, entries)
+    return Snapshot(arguments, entries, len(named))
 
 
 def with_sequence(event: Event, mismatch: Mismatch) -> Mismatch:

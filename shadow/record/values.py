@@ -26,6 +26,7 @@ _VALUES: dict[str, type] = {
     for name, value in vars(observation).items()
     if dataclasses.is_dataclass(value) and isinstance(value, type)
 }
+_FIELDS = {kind: tuple(field.name for field in dataclasses.fields(kind)) for kind in _VALUES.values()}
 _ENUMS: dict[str, type[Enum]] = {
     name: value
     for name, value in vars(observation).items()
@@ -66,14 +67,24 @@ def integers_of(value: Any) -> tuple[bytes, tuple[int, ...]] | None:
     """(what is around the integers, the integers) of a value that is a tuple of them but for a name or so."""
     if type(value) is tuple:
         return (b"", value) if are_integers(value) else None
-    if not is_observed(value):
+    names = _FIELDS.get(type(value))
+    if names is None:
         return None
-    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    lists = [name for name, item in fields.items() if type(item) is tuple and are_integers(item)]
+    items = [getattr(value, name) for name in names]
+    lists = [place for place, item in enumerate(items) if type(item) is tuple and are_integers(item)]
     if len(lists) != 1:
         return None
-    around = {name: item for name, item in fields.items() if name != lists[0]}
-    return tree_bytes((type(value).__name__, lists[0], *(pair for pair in around.items()))), fields[lists[0]]
+    place = lists[0]
+    others = [item for item in zip(names, items, strict=True) if item[0] != names[place]]
+    head = (type(value).__name__, names[place])
+    if all(type(item) in _NATIVE for _, item in others):
+        return _around(*head, *(part for pair in others for part in pair)), items[place]
+    return tree_bytes((*head, *others)), items[place]
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _around(name: str, field: str, *others: Any) -> bytes:
+    return tree_bytes((name, field, *zip(others[::2], others[1::2], strict=True)))
 
 
 def from_integers(around: bytes, integers: tuple[int, ...]) -> Any:

@@ -104,7 +104,7 @@ def same(one: Any, other: Any) -> bool:
 def header(**changes: Any) -> Header:
     defaults: dict[str, Any] = {
         "chunk_events": 4,
-        "content": ("integers",),
+        "content": (),
         "gpus_per_node": 8,
         "world_size": 1,
         "settings": tree_bytes({"page_size": 16}),

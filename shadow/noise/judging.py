@@ -30,6 +30,12 @@ class Judge:
         self.near_ties = 0
         self.largest = 0.0  # of the scores within the bound
 
+    @property
+    def limit(self) -> float:
+        """The bound of the logits, 0.0 where they have none."""
+        bound = self.floor.bound(self.pairing, Kind.LOGITS.value)
+        return 0.0 if bound is None else bound.limit or 0.0
+
     def __call__(self, control: Event, candidate: Event, comparison: Comparison) -> Comparison:
         kept = [self._judged(control, candidate, one) for one in comparison.mismatches]
         return replace(comparison, mismatches=tuple(one for one in kept if one is not None))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,17 +52,9 @@ def measured(requests: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     return folder / "noise.json", from_json((folder / "report.json").read_text())
 
 
-def compared(requests: Path, folder: Path, *more: str) -> Report:
-    command = [
-        "compare",
-        "--legacy",
-        str(ROOT),
-        "--candidate",
-        str(ROOT),
-        "--requests",
-        str(requests),
-        *ENGINE,
-    ]
+def compared(requests: Path, folder: Path, *more: str, legacy: Path = ROOT, candidate: Path = ROOT) -> Report:
+    trees = ["--legacy", str(legacy), "--candidate", str(candidate)]
+    command = ["compare", *trees, "--requests", str(requests), *ENGINE]
     code = main([*command, "--json", str(folder / "report.json"), *more])
     report = from_json((folder / "report.json").read_text())
     assert report.verdict.exit_code == code
@@ -128,6 +122,39 @@ def test_bounds_of_zero_and_small_bounds_let_the_same_run_diverge(
     assert report.verdict.exit_code == 1
     logits = [finding for finding in report.findings if finding.code == "logits"]
     assert logits and "bound 2e-09" in logits[0].message
+
+
+@pytest.mark.parametrize("faulty_is_legacy", [False, True])
+def test_the_arbiter_says_which_side_of_a_divergence_is_further_off(
+    requests: Path, tmp_path: Path, faulty_is_legacy: bool
+) -> None:
+    skip = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "batchgen", tmp_path / "tree" / "batchgen", ignore=skip)
+    file = tmp_path / "tree" / "batchgen" / "attention" / "torch_paged.py"
+    honest = "return torch.bmm(torch.softmax(scores, -1), values).view(q.shape)"
+    fault = honest.replace("values)", "values * (1.01 if scores.shape[-1] > 31 else 1))")
+    assert honest in file.read_text()
+    file.write_text(file.read_text().replace(honest, fault))
+    name, trees = "candidate", {"candidate": tmp_path / "tree"}
+    if faulty_is_legacy:
+        name, trees = "legacy", {"legacy": tmp_path / "tree"}
+    report = compared(requests, tmp_path, "--arbitrate", **trees)
+    assert report.verdict.exit_code == 1
+    said = fact(report, "arbiter")
+    step = (
+        next(check.detail for check in report.checks if check.name == "logits")
+        .split("step ")[1]
+        .split(",")[0]
+    )
+    assert int(step) > 0, "tokens were decoded before"
+    assert said.startswith(f"step {step}, sequence r0: ") and said.endswith(f"the {name} is further off")
+    distances = re.findall(r"(?:legacy|candidate) (\S+)(?:,| from)", said)
+    assert min(map(float, distances)) < 1e-5 < 1e-4 < max(map(float, distances))
+
+
+def test_nothing_is_arbitrated_where_no_logits_diverge(requests: Path, tmp_path: Path) -> None:
+    report = compared(requests, tmp_path, "--arbitrate")
+    assert fact(report, "arbiter") == "not needed: no row of logits diverged"
 
 
 @pytest.mark.parametrize(

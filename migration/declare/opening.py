@@ -78,17 +78,12 @@ class _Opening:
     def _is_plain_target(self, target: ast.expr) -> bool:
         """A local name, or an attribute of self whose assignment runs no code."""
         if isinstance(target, ast.Name):
-            return target.id != self.owner
+            return True
         if not (isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name)):
             return False
         kinds = {known.body.kind(target.attr) for known in self.world.kin.all}
         special = target.attr.startswith("__") and target.attr.endswith("__")
-        return (
-            target.value.id == self.owner
-            and target.attr not in self.names
-            and not special
-            and kinds <= {None, "attribute"}
-        )
+        return target.value.id == self.owner and not special and kinds <= {None, "attribute"}
 
     def _is_apart(self, value: ast.expr) -> bool:
         """Whether an expression uses self for nothing but attributes that only the object itself holds."""
@@ -102,8 +97,6 @@ class _Opening:
             and self._is_held(node.attr)
         }
         for node in ast.walk(value):
-            if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom):
-                return False
             if isinstance(node, ast.Name):
                 if node.id in _SEES_SELF or (node.id == self.owner and id(node) not in owners):
                     return False
@@ -111,7 +104,7 @@ class _Opening:
 
     def _is_held(self, name: str) -> bool:
         bound = any(name in known.body.bindings for known in self.world.kin.all)
-        return not (bound or name.startswith("__") or name in self.names)
+        return not (bound or name.startswith("__"))
 
     def _bases_do_not_ask(self) -> bool:
         """Whether `super().__init__()` runs no code that touches one of the names."""

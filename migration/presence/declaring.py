@@ -90,6 +90,8 @@ def _place_against(world: World, answer: Answer) -> str | None:
     found = world.presence.initialiser
     if found is None or found[0] is not world.owner:
         return "the class has no __init__ of its own where it could be declared"
+    if world.rebinds_self(found[1]):
+        return "__init__ gives self another meaning"
     early = world.presence.before_own_init()
     if early is not None and answer.method.name in early:
         return f"{answer.method.name} may run before __init__ does"

@@ -157,6 +157,18 @@ def test_a_base_from_elsewhere_is_an_obstacle_and_super_init_is_not_passed():
     assert accepted.declarations[0].accepted == ("base class nn.Module is not in the tree",)
 
 
+def test_with_a_base_from_elsewhere_any_name_may_be_one_of_its_properties():
+    text = f"import nn\nclass W(nn.Module):\n    def __init__(self):\n        self.a = 1\n{LAZY}"
+    accepted = declared(text, Wanted("x"), accept=("base class nn.Module is not in the tree",))
+    assert init_of(accepted) == ["self.x = None", "self.a = 1"]
+
+
+def test_an_object_that_changes_its_class_is_not_followed():
+    text = f"class W:\n    def __init__(self, n):\n        self.__class__ = n\n        self.a = 1\n{LAZY}"
+    accepted = declared(text, Wanted("x"), accept=("W.__init__ changes the class of the object",))
+    assert init_of(accepted) == ["self.x = None", "self.__class__ = n", "self.a = 1"]
+
+
 def test_an_obstacle_that_nothing_has_is_an_error():
     text = f"import nn\nclass W(nn.Module):\n    def __init__(self):\n        pass\n{LAZY}"
     with pytest.raises(MigrationError) as error:
@@ -224,6 +236,12 @@ def test_a_refusal_has_its_reason(more: str, code: str, why: str):
     outcome = declared(f"class W:\n    def __init__(self):\n        pass\n{LAZY}    {more}\n", Wanted("x"))
     assert isinstance(outcome, DeclareRefused)
     assert (outcome.refusals[0].code, why in outcome.refusals[0].message) == (code, True)
+
+
+def test_an_init_that_binds_self_again_declares_nothing():
+    outcome = declared(f"class W:\n    def __init__(self, n):\n        self = n\n{LAZY}", Wanted("x"))
+    assert isinstance(outcome, DeclareRefused)
+    assert outcome.refusals[0].message == "__init__ gives self another meaning"
 
 
 def test_the_kinds_that_are_not_optional_are_named():

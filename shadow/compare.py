@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from reports import Fact, Report
+from shadow.canary import EVERY, Canary
 from shadow.diff import Mismatch
 from shadow.explain import Narrator
 from shadow.graft.blame import blame, verdict
@@ -46,17 +47,20 @@ def compare_and_report(
     facts: tuple[Fact, ...] = (),
     graft: bool = False,
     strict_hygiene: bool = False,
+    canary_every: int = EVERY,
 ) -> Report:
     """Runs two sides in lockstep and reports; `names` says what the report calls them (default: their trees).
 
     `graft`: where logits differ, run again with one of the legacy's inputs at a time to name the guilty one.
+    `canary_every`: decode steps between two self-tests; one that fails leaves no verdict.
     """
     started = time.monotonic()
-    narrator, album = Narrator(), Album()
+    narrator, album, canary = Narrator(), Album(), Canary(canary_every, pairing)
 
     def both(ours: Event, theirs: Event) -> None:
         narrator.watch(ours, theirs)
         album.watch(ours, theirs)
+        canary.watch(ours, theirs)
         watch(ours, theirs)
 
     def note(tally: Tally) -> bool:
@@ -75,13 +79,14 @@ def compare_and_report(
         stop=note,
         strict_hygiene=strict_hygiene,
     )
+    outcome = canary.judged(outcome)
     same_code = code_digest(Path(control.tree)) == code_digest(Path(candidate.tree))
     legacy, subject = names or (control.tree, candidate.tree)
     circumstances = Circumstances(
         legacy=" ".join((legacy, *_differing(control, candidate))),
         candidate=" ".join((subject, *_differing(candidate, control))),
         same_code=same_code and _alike(control, candidate),
-        facts=(*facts, Fact("threads per side", str(control.threads))),
+        facts=(*facts, Fact("threads per side", str(control.threads)), canary.fact),
         seconds=time.monotonic() - started,
     )
     account = narrator.account(tally)

@@ -89,6 +89,18 @@ def test_launch_says_which_bucket_and_why(honest: Run) -> None:
     )
 
 
+def test_a_reference_run_beside_the_replay_is_not_taken_for_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATCHGEN_DECODE_GRAPH_COMPARE", "1")
+    run = generate(FEW[:3], layers=(0,))
+    assert run.stats["graph_compares"] == run.stats["decode_steps"] and run.violated() == {}
+    modes = {of_kind(event, Kind.LAUNCH)[None, "mode"] for event in run.events if event.point is Point.DECODE}
+    assert modes == {"replay"}
+    monkeypatch.delenv("BATCHGEN_DECODE_GRAPH_COMPARE")
+    alone = generate(FEW[:3], layers=(0,))
+    others = {f.field for f in differences(alone, run)}
+    assert others == {"stats.graph_compares"}, others
+
+
 def test_bindings_name_objects_by_their_role(honest: Run) -> None:
     bound = of_kind(first_of(honest, Point.DECODE), Kind.BINDING)
     assert bound[None, "gpu_paged_kv_manager_primary"] == "primary pool"
@@ -134,7 +146,13 @@ def test_a_step_writes_one_position_a_row(honest: Run) -> None:
 def test_the_host_is_read_whole_at_first_and_at_boundaries(honest: Run) -> None:
     decodes = [event for event in honest.events if event.point is Point.DECODE]
     assert ("r0", "host.primary.k") in of_kind(decodes[0], Kind.HOST_KV)
-    assert ("r0", "host.primary.k.appended") in of_kind(decodes[1], Kind.HOST_KV)
+    appended = of_kind(decodes[1], Kind.HOST_KV)["r0", "host.primary.k.appended"]
+    kv_len = of_kind(decodes[1], Kind.PAGE_TABLE)["r0", "kv_len"]
+    assert appended.first == kv_len - 2, (
+        "this step's own position is handed over after the tokens are selected"
+    )
+    written = of_kind(decodes[0], Kind.KV)["r0", "primary.k.written"]
+    assert np.array_equal(appended.values, written.values), "what the step before wrote is now on the host"
     assert ("r1", "host.auxiliary.k") in of_kind(first_of(honest, Point.BOUNDARY), Kind.HOST_KV)
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from reports import Fact, Report
+from reports import Band, Fact, Report
 from shadow.canary import EVERY, Canary
-from shadow.diff import Mismatch
+from shadow.diff import Comparison, Mismatch
 from shadow.explain import Narrator
 from shadow.graft.blame import blame, verdict
 from shadow.lockstep import Reviewer, Watcher, as_found
@@ -43,6 +43,7 @@ def compare_and_report(
     on_first: Callable[[Mismatch], None] = lambda mismatch: None,
     watch: Watcher = lambda control, candidate: None,
     review: Reviewer = as_found,
+    band: Band | None = None,
     names: tuple[str, str] | None = None,
     facts: tuple[Fact, ...] = (),
     graft: bool = False,
@@ -52,6 +53,7 @@ def compare_and_report(
     """Runs two sides in lockstep and reports; `names` says what the report calls them (default: their trees).
 
     `graft`: where logits differ, run again with one of the legacy's inputs at a time to name the guilty one.
+    `band`: what the error of the logits is drawn against.
     `canary_every`: decode steps between two self-tests; one that fails leaves no verdict.
     """
     started = time.monotonic()
@@ -62,6 +64,9 @@ def compare_and_report(
         album.watch(ours, theirs)
         canary.watch(ours, theirs)
         watch(ours, theirs)
+
+    def reviewed(ours: Event, theirs: Event, comparison: Comparison) -> Comparison:
+        return review(ours, theirs, album.scored(comparison))
 
     def note(tally: Tally) -> bool:
         if tally.first is not None and not album.parted:
@@ -75,7 +80,7 @@ def compare_and_report(
         pairing=pairing,
         on_step=on_step,
         watch=both,
-        review=review,
+        review=reviewed,
         stop=note,
         strict_hygiene=strict_hygiene,
     )
@@ -93,7 +98,7 @@ def compare_and_report(
     logits = tally.first_of_kind.get(Kind.LOGITS)
     if graft and logits is not None and logits.point is Point.DECODE:
         account += (verdict(blame(control, candidate, logits, timeout=timeout)),)
-    pictures = album.pictures(tally, outcome.done, narrator.guilty)
+    pictures = album.pictures(tally, outcome.done, narrator.guilty, band)
     return build_report(circumstances, tally, outcome, account, pictures)
 
 

@@ -101,6 +101,7 @@ def _compare(arguments: argparse.Namespace, legacy: Path, candidate: Path, work:
             sides.candidate,
             pairing=sides.pairing,
             review=sides.review,
+            band=sides.band,
             timeout=arguments.timeout,
             on_step=on_step,
             on_first=on_first,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from reports import Report
+    from reports import Band, Report
     from shadow.lockstep import Reviewer
     from shadow.messages import Setup
     from shadow.noise.judging import Judge
@@ -55,6 +55,15 @@ class Judged:
         from shadow.lockstep import as_found
 
         return self.witness or self.judge or as_found
+
+    @property
+    def band(self) -> Band | None:
+        """The noise floor of the logits."""
+        from reports import Band
+
+        if self.judge is None:
+            return None
+        return Band(f"noise floor, {self.pairing.name}", 0.0, self.judge.limit)
 
     def report(self, report: Report) -> Report:
         """`report` with the bound in use, what it could not have seen, and who is further off."""

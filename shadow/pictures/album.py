@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from reports import Band, Picture, SideBySide
+from shadow.diff import Comparison
 from shadow.messages import Done
 from shadow.observation import Digests, Event, Kind, Observed, Pages, Row
 from shadow.pictures import draw
@@ -50,12 +51,13 @@ class _Moment:
 
 @dataclass
 class Album:
-    """`watch` before a pair of events is compared, `note` after it (it never asks for an early end)."""
+    """`watch` before a pair of events is compared, `scored` then, `note` last (it never asks for an early end)."""
 
     steps: int = 0
     kinds: dict[Kind, set[int]] = field(default_factory=lambda: defaultdict(set))
     layers: dict[int, int] = field(default_factory=dict)
     logits: set[int] = field(default_factory=set)
+    worst: dict[int, float] = field(default_factory=dict)  # relative L2 of the worst row of logits, by step
     _now: tuple[Event, Event] | None = None
     _owners: tuple[Owners, Owners] = ({}, {})
     _before: Owners = field(default_factory=dict)
@@ -75,6 +77,14 @@ class Album:
                 self.logits.add(step)
         if self._moment is None:
             self._pages(control, candidate)
+
+    def scored(self, comparison: Comparison) -> Comparison:
+        """Sees the scores of all logits that differ, those within noise too; gives back what it got."""
+        for mismatch in comparison.mismatches:
+            if mismatch.kind is Kind.LOGITS and mismatch.score is not None:
+                worst = max(self.worst.get(mismatch.step, 0.0), mismatch.score.relative_l2)
+                self.worst[mismatch.step] = worst
+        return comparison
 
     @property
     def parted(self) -> bool:
@@ -117,9 +127,9 @@ class Album:
         if places.by_layer.rows():
             spot = None if first is None or first.layer is None else (first.layer, first.step)
             drawn.append(draw.layers_by_step(places.by_layer, self.layers, self._width(tally), spot))
-        if places.worst or (band is not None and self.logits):
+        if self.worst or (band is not None and self.logits):
             marked = None if first is None else first.step
-            drawn.append(draw.logits_error(places.worst, self.logits, self._width(tally), band, marked))
+            drawn.append(draw.logits_error(self.worst, self.logits, self._width(tally), band, marked))
         drawn += self._page_maps(tally, guilty)
         if self._plan is not None:
             drawn.append(self._plan)

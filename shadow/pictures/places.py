@@ -1,4 +1,4 @@
-"""Where differences lie: how many by kind and step, by layer and step, and the worst score of each step.
+"""Where differences lie: how many by kind and step, by layer and step.
 
 Every difference is counted, so what is kept grows with steps and layers, a few bytes each, and not with findings.
 """
@@ -42,11 +42,8 @@ class Places:
     def __init__(self) -> None:
         self.by_kind: Counts[Kind] = Counts()
         self.by_layer: Counts[int] = Counts()
-        self.worst: dict[int, float] = {}  # relative L2 of the worst row of logits, by step
 
     def add(self, mismatch: Mismatch) -> None:
         self.by_kind.add(mismatch.kind, mismatch.step)
         if mismatch.layer is not None:
             self.by_layer.add(mismatch.layer, mismatch.step)
-        if mismatch.kind is Kind.LOGITS and mismatch.score is not None:
-            self.worst[mismatch.step] = max(self.worst.get(mismatch.step, 0.0), mismatch.score.relative_l2)

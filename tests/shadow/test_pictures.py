@@ -48,7 +48,7 @@ def run(pairs: list[tuple[Event, Event]]) -> tuple[Album, Tally]:
     album, tally = Album(), Tally()
     for ours, theirs in pairs:
         album.watch(ours, theirs)
-        tally.add(ours.point, compare_events(ours, theirs))
+        tally.add(ours.point, album.scored(compare_events(ours, theirs)))
         assert album.note(tally) is False
     return album, tally
 
@@ -150,7 +150,6 @@ def test_a_run_without_events_has_no_pictures() -> None:
 @pytest.mark.parametrize("steps", [10_000])
 def test_places_count_every_difference_of_a_long_run(steps: int) -> None:
     places = Places()
-    score = RowScore(1, 0, 0.1, 0.25, (0, 0))
     for step in range(0, steps, 50):
         for layer in range(60):
             places.add(Mismatch(Kind.KV, Nature.VALUE, Point.DECODE, step, "a", layer, "k", "1", "2"))
@@ -159,7 +158,6 @@ def test_places_count_every_difference_of_a_long_run(steps: int) -> None:
         )
     picture = draw.layers_by_step(places.by_layer, {}, steps, (3, 50))
     assert sum(count or 0 for row in picture.cells for count in row) == 60 * steps // 50
-    assert places.worst == dict.fromkeys(range(0, steps, 50), 0.25)
     assert picture.note == "first divergence (at decode step 50, layer 3)"
 
 

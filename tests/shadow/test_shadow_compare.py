@@ -339,7 +339,7 @@ def test_the_command_prints_and_writes_one_report(tree: Tree, requests: Path, tm
     ("arguments", "said"),
     [
         ((), "COMMAND"),
-        (("compare",), "--legacy"),
+        (("compare", "--steps", "0"), "not a whole number above 0"),
         (("compare", "--legacy-env", "A"), "'A' is not NAME=VALUE"),
         (("compare", "--requests", "/nowhere"), "there is no file"),
         (("compare", "--page-size", "0"), "not a whole number above 0"),

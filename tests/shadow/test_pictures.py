@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from reports import Bars, HeatMap, PageMap, Series, SideBySide
 from reports.pictures import SHARED, Band
-from shadow.diff import Mismatch, Nature, compare_events
+from shadow.diff import Comparison, Mismatch, Nature, compare_events
 from shadow.messages import Done
 from shadow.numerics import RowScore
 from shadow.observation import Call, Calls, Digests, Event, Key, Kind, Pages, Point, Row
@@ -153,9 +155,6 @@ def test_places_count_every_difference_of_a_long_run(steps: int) -> None:
     for step in range(0, steps, 50):
         for layer in range(60):
             places.add(Mismatch(Kind.KV, Nature.VALUE, Point.DECODE, step, "a", layer, "k", "1", "2"))
-        places.add(
-            Mismatch(Kind.LOGITS, Nature.NUMERIC, Point.DECODE, step, "a", None, "row", "1", "2", score)
-        )
     picture = draw.layers_by_step(places.by_layer, {}, steps, (3, 50))
     assert sum(count or 0 for row in picture.cells for count in row) == 60 * steps // 50
     assert picture.note == "first divergence (at decode step 50, layer 3)"
@@ -172,3 +171,19 @@ def test_owners_and_sizes_come_from_what_an_event_says() -> None:
 def test_modules_of_one_side_only_are_listed_too() -> None:
     table = draw.modules({"m": "m.py"}, {"m": "m.py", "n": "n.py"})
     assert table.rows == (("m", "m.py", "m.py"), ("n", "-", "n.py"))
+
+
+def test_the_error_of_logits_within_noise_is_drawn_too() -> None:
+    album = Album()
+    pair = (event(0, EQUAL), event(0, EQUAL, logit=1.0 + 1e-6))
+    album.watch(*pair)
+    found = compare_events(*pair)
+    assert album.scored(found) is found
+    logits, kinds = album.pictures(Tally(), band=Band("noise floor", 0.0, 1e-5))
+    assert isinstance(logits, Series) and isinstance(kinds, HeatMap)
+    assert logits.lines[0].spans[0].high == pytest.approx(6.7e-7, rel=0.1)
+    assert logits.marked is None
+    score = RowScore(1, 0, 0.1, 0.25, (0, 0))
+    worse = Mismatch(Kind.LOGITS, Nature.NUMERIC, Point.DECODE, 0, "b", None, "logits", "1", "2", score)
+    album.scored(Comparison(Counter(), (worse, *found.mismatches), frozenset()))
+    assert album.worst == {0: 0.25}

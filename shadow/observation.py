@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,8 @@ class Kind(StrEnum):
     TOKENS = "tokens"
     RESULT = "result"  # what the caller of generate() gets
     OUTCOME = "outcome"  # how the run ended: an exception is an outcome
+
+    __hash__ = str.__hash__  # that of Enum is a function in Python
 
 
 class Point(StrEnum):
@@ -75,19 +77,13 @@ def severity(kind: Kind) -> Severity:
     return Severity.LATENT if kind in LATENT else Severity.LIVE
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(NamedTuple):
+    """Where a value belongs. A tuple: there are a thousand of them in an event, hashed and sent at each step."""
+
     kind: Kind
     sequence: str | None
     field: str
     layer: int | None = None
-
-    # There are a thousand of them in an event: the enum's own hash and a pickled state of each would be felt.
-    def __hash__(self) -> int:
-        return hash((self.sequence, self.field, self.layer))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Key, (self.kind, self.sequence, self.field, self.layer)
 
 
 @dataclass(frozen=True, eq=False)

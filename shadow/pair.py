@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from shadow.lockstep import Outcome, Reviewer, Watcher, as_found, run_lockstep
 from shadow.messages import Setup
+from shadow.nursery import shared
 from shadow.pairing import SAME, Pairing
 from shadow.side import Side
 from shadow.tally import Tally
@@ -28,10 +29,14 @@ def compare_sides(
     `watch` sees each pair of events before it is compared, `review` says what the comparison of both comes to;
     `stop` may end the run early after one. `strict_hygiene`: what nobody reads makes a divergence, too.
     """
+    ours_alone, theirs_alone = (
+        shared(setup.tree, setup.options, setup.environment) for setup in (control, candidate)
+    )
+    common = ours_alone if ours_alone == theirs_alone else None
     tally = Tally(strict_hygiene=strict_hygiene)
     with (
-        Side("legacy side", control, timeout) as ours,
-        Side("candidate side", candidate, timeout) as theirs,
+        Side("legacy side", control, timeout, common) as ours,
+        Side("candidate side", candidate, timeout, common) as theirs,
     ):
         outcome = run_lockstep(
             ours,

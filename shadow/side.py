@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Pipe
 
 from shadow.messages import FromSide, Offer, Reply, Setup
+from shadow.nursery import Shared
 from shadow.observation import Tokens
 from shadow.zygote import Zygote
 
@@ -27,17 +28,18 @@ class Side:
     """Starts on construction; a context manager that leaves no process behind.
 
     `timeout`: seconds without a message after which the side counts as hung; loading a model and building the
-    worker may take ten times as long.
+    worker may take ten times as long. `shared`: what it has in common with other sides, loaded once for all.
     """
 
-    def __init__(self, name: str, setup: Setup, timeout: float) -> None:
+    def __init__(self, name: str, setup: Setup, timeout: float, shared: Shared | None = None) -> None:
         self.name = name
         self._timeout, self._started = timeout, False
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed in __exit__)
         self._connection, theirs = Pipe()
         self._zygote = Zygote.shared()
         with theirs:
-            self._pid = self._zygote.fork(theirs.fileno(), self._stderr.fileno(), setup.environment)
+            handles = (theirs.fileno(), self._stderr.fileno())
+            self._pid = self._zygote.fork(*handles, setup.environment, shared)
         self._connection.send(setup)
 
     def __enter__(self) -> Side:

@@ -2,7 +2,7 @@
 
 `python -m shadow.zygote FD` is started by `shadow.side` and serves one comparing process over its pipe until
 that is gone; then it kills what it started. It never runs a torch operation itself: OpenMP threads do not
-survive a fork.
+survive a fork. Sides of one tree may fork from a second process below it, which has their model (shadow.nursery).
 """
 
 from __future__ import annotations
@@ -15,19 +15,28 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
 
+from shadow import nursery
+from shadow.nursery import Shared
+
+_LOADING_SECONDS = 900
 _WARM = ("torch", "torch.distributed", "numpy", "msgspec", "shadow.observer", "shadow.child")
 
 
 @dataclass(frozen=True)
 class _Fork:
-    """Start a side; its pipe and the file for what it prints follow as descriptors."""
+    """Start a side; its pipe and the file for what it prints follow as descriptors.
+
+    `shared`: from the process that has this loaded, which is made where there is none.
+    """
 
     environment: Mapping[str, str]
+    shared: Shared | None = None
 
 
 @dataclass(frozen=True)
@@ -73,13 +82,15 @@ class Zygote:
                 atexit.register(cls._shared.close)
             return cls._shared
 
-    def fork(self, pipe: int, output: int, environment: Mapping[str, str]) -> int:
+    def fork(
+        self, pipe: int, output: int, environment: Mapping[str, str], shared: Shared | None = None
+    ) -> int:
         """Starts a side on the descriptors of its pipe and its output; returns its pid.
 
         OSError or EOFError: the zygote is gone.
         """
         with self._lock:
-            self._pipe.send(_Fork(dict(environment)))
+            self._pipe.send(_Fork(dict(environment), shared))
             for handle in (pipe, output):
                 send_handle(self._pipe, handle, self._process.pid)
             pid: int = self._pipe.recv()
@@ -103,12 +114,16 @@ class _Server:
         self._pipe = pipe
         self._running: set[int] = set()
         self._ended: dict[int, int] = {}
+        self._nursery: _Nursery | None = None
+        self._of_nursery: dict[int, _Nursery] = {}
 
     def serve(self) -> None:
         while True:
             try:
                 message = self._pipe.recv()
             except (EOFError, ConnectionResetError):
+                break
+            if message is None:
                 break
             if isinstance(message, _Fork):
                 self._fork(message)
@@ -119,6 +134,15 @@ class _Server:
 
     def _fork(self, message: _Fork) -> None:
         pipe, output = recv_handle(self._pipe), recv_handle(self._pipe)
+        if message.shared is not None:
+            nursery = self._nursery_for(message.shared, output)
+            child = None if nursery is None else nursery.fork(message, pipe, output)
+            if nursery is not None and child is not None:
+                os.close(pipe)
+                os.close(output)
+                self._of_nursery[child] = nursery
+                self._pipe.send(child)
+                return
         pid = os.fork()
         if pid == 0:
             _become_side(self._pipe, pipe, output, message.environment)
@@ -127,8 +151,25 @@ class _Server:
         self._running.add(pid)
         self._pipe.send(pid)
 
+    def _nursery_for(self, shared: Shared, output: int) -> _Nursery | None:
+        """The one with this loaded; the last one goes, with the sides of it that nobody waits for any more."""
+        if self._nursery is not None and self._nursery.shared != shared:
+            if any(nursery is self._nursery for nursery in self._of_nursery.values()):
+                return None  # its sides still run: these load for themselves
+            self._nursery.close()
+            self._nursery = None
+        if self._nursery is None:
+            self._nursery = _Nursery(self._pipe, shared, output)
+        return self._nursery
+
     def _status(self, message: _Status) -> int | None:
         pid = message.pid
+        if pid in self._of_nursery:
+            code = self._of_nursery[pid].status(message)
+            if code is not None:
+                self._ended[pid] = code
+                del self._of_nursery[pid]
+            return code
         if pid in self._running:
             if message.kill:
                 os.kill(pid, signal.SIGKILL)
@@ -137,6 +178,62 @@ class _Server:
                 self._running.discard(pid)
                 self._ended[pid] = os.waitstatus_to_exitcode(status)
         return self._ended.get(pid)
+
+
+class _Nursery:
+    """A forked process that has loaded what sides share and serves as this one does."""
+
+    def __init__(self, control: Connection, shared: Shared, output: int) -> None:
+        self.shared = shared
+        self._pipe, theirs = Pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            self._pipe.close()
+            _become_nursery(control, theirs, shared, output)
+        theirs.close()
+
+    def fork(self, message: _Fork, pipe: int, output: int) -> int | None:
+        """The pid of the new side; None where nothing could be loaded: it shall fail on its own, and say why."""
+        try:
+            self._pipe.send(_Fork(message.environment))
+            for handle in (pipe, output):
+                send_handle(self._pipe, handle, self._pid)
+            if not self._pipe.poll(_LOADING_SECONDS):
+                os.kill(self._pid, signal.SIGKILL)
+                return None
+            pid: int = self._pipe.recv()
+        except (EOFError, OSError):
+            return None
+        return pid
+
+    def status(self, message: _Status) -> int | None:
+        try:
+            self._pipe.send(message)
+            code: int | None = self._pipe.recv()
+        except (EOFError, OSError):
+            return -signal.SIGKILL
+        return code
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._pipe.send(None)  # other sides may hold the pipe open: its end alone would not be noticed
+        self._pipe.close()
+        os.waitpid(self._pid, 0)
+
+
+def _become_nursery(control: Connection, pipe: Connection, shared: Shared, output: int) -> None:
+    control.close()
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.environ.update(shared.environment)
+    code = 1
+    try:
+        nursery.load(shared)
+        if nursery.threads() == 1:
+            _Server(pipe).serve()
+            code = 0
+    finally:
+        os._exit(code)
 
 
 def _become_side(control: Connection, pipe: int, output: int, environment: Mapping[str, str]) -> None:

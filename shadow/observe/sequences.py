@@ -80,12 +80,14 @@ class _Fields:
 
 
 def _tokens(tensor: torch.Tensor, end: int | None) -> Plain:
-    numbers: np.ndarray = tensor.detach().cpu().numpy()[..., :end]
+    numbers: np.ndarray = tensor.numpy() if tensor.device.type == "cpu" else tensor.cpu().numpy()
+    numbers = numbers[..., :end]
     flat = numbers.reshape(-1)
-    content: Plain = tuple(flat.tolist())
     if len(flat) > _SHOWN:
         digest = hashlib.blake2b(flat.tobytes(), digest_size=8).hexdigest()
-        content = f"… {', '.join(map(str, flat[-8:].tolist()))} (#{digest})"
+        content: Plain = f"… {flat[-8:].tolist()} (#{digest})"
+    else:
+        content = tuple(flat.tolist())
     return Record("Tensor", (("dtype", str(numbers.dtype)), ("shape", numbers.shape), ("content", content)))
 
 

@@ -117,7 +117,29 @@ def test_statements_that_assign_nothing_are_passed_only_on_the_way_to_an_assignm
         "log(k)",
     ]
     assert opening("log(n)", "self.use()") == ["X", "log(n)", "self.use()"]
+    assert opening("self.a = n", "self.b = n; self.use()") == ["self.a = n", "X", "self.b = n; self.use()"]
     assert opening('"""Doc."""', "self.use()") == ['"""Doc."""', "X", "self.use()"]
+
+
+def test_the_last_line_of_a_file_needs_no_end_to_get_another_behind_it():
+    text = f"class W:{LAZY}\n    def __init__(self, n):\n        self.a = n"
+    outcome = declared(text, Wanted("x"))
+    assert isinstance(outcome, DeclarePlan)
+    assert (outcome.change.after or b"").endswith(b"\n        self.a = n\n        self.x = None")
+
+
+def test_a_not_over_several_lines_stays_with_its_comments():
+    use = "    def f(self):\n        return not (  # is it\n            hasattr(self, 'x'))\n"
+    outcome = declared(f"class W:\n    def __init__(self):\n        pass\n{LAZY}{use}", Wanted("x"))
+    assert isinstance(outcome, DeclarePlan)
+    assert b"return not (  # is it\n            self.x is not None)\n" in (outcome.change.after or b"")
+
+
+def test_a_class_in_the_class_has_attributes_of_its_own():
+    inner = "    class In:\n        def f(self):\n            return hasattr(self, 'x')\n"
+    outcome = declared(f"class W:\n    def __init__(self):\n        pass\n{LAZY}{inner}", Wanted("x"))
+    assert isinstance(outcome, DeclarePlan), outcome
+    assert b"            return hasattr(self, 'x')\n" in (outcome.change.after or b"")
 
 
 BASE = "class B:\n    def __init__(self): {}\n    def make(self): {}\n"
@@ -277,6 +299,9 @@ class W:
 
     def use(self):
         return hasattr(self, "x") and not hasattr(self, "x")
+
+    def see(self, other):
+        return hasattr(other, "x")
 """
 AFTER = b"""class Other:
     def use(self):
@@ -289,6 +314,9 @@ class W:
 
     def use(self):
         return self.x is not None and self.x is None
+
+    def see(self, other):
+        return hasattr(other, "x")
 """
 
 

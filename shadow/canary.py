@@ -105,7 +105,7 @@ def _is_list(key: Key, value: Any) -> bool:
 
 
 def _doubled(values: Values, key: Key) -> None:
-    values[replace(key, field=f"{key.field}.canary")] = values[key]
+    values[key._replace(field=f"{key.field}.canary")] = values[key]
 
 
 FAULTS: tuple[Fault, ...] = (

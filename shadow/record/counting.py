@@ -55,7 +55,8 @@ class Counter:
         compared: dict[Kind, np.ndarray] = defaultdict(lambda: np.zeros(span, np.int64))
         differing: dict[Kind, np.ndarray] = defaultdict(lambda: np.zeros(span, np.int64))
         compared[Kind.SCHEDULE] += 1
-        mine, other = self._identities(ours), self._identities(theirs)
+        mine = self._identities(ours)
+        other = mine if theirs is ours else self._identities(theirs)
         for own, their, events in _groups(ours, theirs, start, stop, offset):
             pair = own.shape, their.shape
             matching = self._matchings.get(pair)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -67,6 +68,12 @@ def _spans(legacy: Record, candidate: Record, first: int = 0) -> Iterator[_Span]
             own = next(ours, None)
         if ends[1] <= ends[0]:
             their = next(theirs, None)
+
+
+def _same(record: Record, chunks: int) -> Iterator[_Span]:
+    """The first chunks against themselves: what equals them need not be decoded to be counted."""
+    for chunk in map(record.chunk, range(chunks)):
+        yield _Span(chunk, chunk, 0, len(chunk), 0)
 
 
 def _equal_chunks(legacy: Record, candidate: Record) -> int:
@@ -135,7 +142,8 @@ def diff_records(legacy: Record, candidate: Record, judge: Judge, tally: Tally) 
     RecordError for damage that shows only now.
     """
     counter = Counter(judge)
-    for span in _spans(legacy, candidate):
+    equal = _equal_chunks(legacy, candidate)
+    for span in itertools.chain(_same(legacy, equal), _spans(legacy, candidate, equal)):
         stop = _schedules_part(span)
         counts = counter.count(span.ours, span.theirs, span.start, stop, span.offset)
         _add(span, counts, judge, tally)

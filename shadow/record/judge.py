@@ -33,7 +33,7 @@ class Judge:
             )
         comparison = compare_events(legacy, candidate, self.pairing)
         counting = filter(self._counts, comparison.mismatches)
-        return replace(comparison, mismatches=tuple(with_sequence(legacy, m) for m in counting))
+        return replace(comparison, mismatches=tuple(with_sequence(legacy, candidate, m) for m in counting))
 
     def _counts(self, mismatch: Mismatch) -> bool:
         score = mismatch.score

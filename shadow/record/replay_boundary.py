@@ -13,7 +13,7 @@ from shadow.plain import Plain, Record, plain
 from shadow.record.format import RecordError
 from shadow.record.names import Shape
 from shadow.record.planners import BoundaryPlanner
-from shadow.record.snapshot import DECISIONS, read_snapshot
+from shadow.record.snapshot import DECISIONS, item_sequence, names_sequences, read_snapshot
 from shadow.record.unpack import Block, Chunk
 
 _FIELD = DECISIONS.field
@@ -104,13 +104,13 @@ def differences(recorded: Plain, replayed: Any, step: int) -> Iterator[Mismatch]
     theirs: dict[str, Any] = dict(found.fields)
     for name, own in ours.items():
         other: Any = theirs.get(name)
-        if _names_sequences(own) and _names_sequences(other) and set(own) != set(other):
+        if names_sequences(own) and names_sequences(other) and set(own) != set(other):
             yield from _named_by_one(own, other, functools.partial(at, f"{_FIELD}.{name}"))
             continue
         partial = Record("", ((name, other),)) if name in theirs else Record("", ())
         leaves, _, _ = diff_plain(Record("", ((name, own),)), partial, _FIELD)
         for field, nature, mine, their in leaves:
-            yield at(field, nature, mine, their, _aligned(ours, name, field))
+            yield at(field, nature, mine, their, item_sequence(ours, name, field))
     for name in [name for name in theirs if name not in ours]:
         yield at(f"{_FIELD}.{name}", Nature.EXTRA, "(absent)", repr(theirs[name]))
 
@@ -124,19 +124,3 @@ def _named_by_one(
     for label in theirs:
         if label not in ours:
             yield at(Nature.EXTRA, "(absent)", "named", label)
-
-
-def _names_sequences(value: Any) -> bool:
-    return isinstance(value, tuple) and all(isinstance(item, str) for item in value)
-
-
-def _aligned(fields: Mapping[str, Any], name: str, path: str) -> str | None:
-    """The sequence that an item belongs to: `x_pages[2]` is of the third of `x_uuids`."""
-    index = path.rpartition("[")[2].removesuffix("]")
-    own = fields[name]
-    labels = own if _names_sequences(own) else fields.get(name.rpartition("_")[0] + "_uuids")
-    if not (
-        path.endswith("]") and index.isdigit() and isinstance(labels, tuple) and int(index) < len(labels)
-    ):
-        return None
-    return str(labels[int(index)])

@@ -193,19 +193,45 @@ def read_snapshot(values: Mapping[str, Any], types: Mapping[str, Callable[..., A
     return Snapshot(arguments, entries, len(named))
 
 
-def with_sequence(event: Event, mismatch: Mismatch) -> Mismatch:
-    """The mismatch with its sequence, where it is in one item of a table's column of the event."""
-    path, bracket, index = mismatch.field.partition("[")
-    if mismatch.kind is not Kind.BOUNDARY or mismatch.sequence is not None or not bracket:
+def with_sequence(legacy: Event, candidate: Event, mismatch: Mismatch) -> Mismatch:
+    """The mismatch with its sequence, where it is in one item of a table's column or of a decision's list."""
+    if mismatch.kind is not Kind.BOUNDARY or mismatch.sequence is not None:
         return mismatch
-    tree: Any = event.values.get(Key(Kind.BOUNDARY, None, path.rpartition(".")[0]))
-    number = index.partition("]")[0]
-    if type(tree) is not Record or tree.name != "table" or not number.isdigit():
-        return mismatch
-    order: Any = dict(tree.fields)["order"]
-    if int(number) >= len(order):
-        return mismatch
-    return dataclasses.replace(mismatch, sequence=str(order[int(number)]))
+    for event in (legacy, candidate):
+        label = _sequence_at(event.values, mismatch.field)
+        if label is not None:
+            return dataclasses.replace(mismatch, sequence=label)
+    return mismatch
+
+
+def _sequence_at(values: Mapping[Key, Observed], path: str) -> str | None:
+    place, _, index = path.partition("[")
+    stem, _, name = place.rpartition(".")
+    owner: Any = values.get(Key(Kind.BOUNDARY, None, stem))
+    if type(owner) is not Record:
+        return None
+    fields = dict(owner.fields)
+    if stem == DECISIONS.field and name in fields:
+        return item_sequence(fields, name, path)
+    if owner.name == "table":
+        return item_sequence({"order": fields["order"]}, "order", f"[{index}")
+    return None
+
+
+def names_sequences(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(item, str) for item in value)
+
+
+def item_sequence(fields: Mapping[str, Any], name: str, path: str) -> str | None:
+    """The sequence that an item belongs to: `x_pages[2]` is of the third of `x_uuids`."""
+    index = path.rpartition("[")[2].removesuffix("]")
+    own = fields[name]
+    labels = own if names_sequences(own) else fields.get(name.rpartition("_")[0] + "_uuids")
+    if not (
+        path.endswith("]") and index.isdigit() and isinstance(labels, tuple) and int(index) < len(labels)
+    ):
+        return None
+    return str(labels[int(index)])
 
 
 def _revived(tree: Any, types: Mapping[str, Callable[..., Any]]) -> Any:

@@ -176,6 +176,7 @@ def test_records_of_two_trees_part_at_the_faulty_decision(
     report = reported(tmp_path, "diff", records[0], records[2])
     assert report.verdict.exit_code == 1
     assert report.findings[0].code == "boundary" and where(report)["field"].startswith("decisions.")
+    assert where(report)["sequence"].startswith("r")
     replayed = reported(tmp_path, "replay", records[2], "--tree", ROOT)
     assert where(replayed)["step"] == where(report)["step"]
 

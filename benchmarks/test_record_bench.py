@@ -1,0 +1,141 @@
+"""Records: replay, first divergence, full comparison and size, each against its bar, in processor time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from benchmarks.decode_stream import BATCH, ROOT, Decode, record
+from shadow.observation import Event, Kind
+from shadow.record.diff import diff_records, first_divergence, judge_of
+from shadow.record.reader import open_record
+from shadow.record.replay import replay_record
+from shadow.record.replays import replays_of
+from shadow.tally import Tally
+
+ROUNDS = 3
+PLANS_A_SECOND = 100_000
+FIRST_DIVERGENCE_SECONDS, FULL_REPORT_SECONDS = 0.05, 2.0
+BYTES_A_STEP = 1000
+STEPS = 10_000
+
+
+def best(work: Callable[[], object]) -> float:
+    """Processor seconds of the fastest of some runs."""
+    times = []
+    for _ in range(ROUNDS):
+        started = time.process_time()
+        work()
+        times.append(time.process_time() - started)
+    return min(times)
+
+
+def faulty(events: list[Event], step: int) -> list[Event]:
+    """Every token differs, from that step on."""
+    return [
+        event
+        if event.step < step
+        else replace(event, values={k: -1 if k.kind is Kind.TOKENS else v for k, v in event.values.items()})
+        for event in events
+    ]
+
+
+@pytest.fixture(scope="module")
+def events() -> list[Event]:
+    return list(Decode(tokens=300).events(STEPS))
+
+
+@pytest.fixture(scope="module")
+def run(events: list[Event], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("records") / "run", iter(events))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a program without a record would keep and compare of one sequence in one step."""
+
+    step: int
+    sequence: str
+    kv_len: int
+    pages: tuple[int, ...]
+
+
+def plans_of(events: list[Event]) -> list[Plan]:
+    plans = []
+    for event in events:
+        by_name: dict[tuple[str | None, str], object] = {
+            (k.sequence, k.field): v for k, v in event.values.items()
+        }
+        for (name, field), value in by_name.items():
+            if field == "kv_len" and name is not None:
+                pages = by_name[name, "primary.live_pages"]
+                plans.append(Plan(event.step, name, value, tuple(pages.ids)))  # type: ignore[arg-type,attr-defined]
+    return plans
+
+
+def test_replay_a_core(run: Path, events: list[Event]) -> None:
+    """Bar: 100,000 plans a second and core, decoding, planning and comparing included."""
+    counted: dict[str, int] = {}
+    replays, _ = replays_of(open_record(run), ROOT)  # a start: torch and the tree's modules
+
+    def replayed(names: tuple[str, ...]) -> Callable[[], None]:
+        def work() -> None:
+            tally = Tally()
+            counted.update(replay_record(open_record(run), {name: replays[name] for name in names}, tally))
+            assert tally.total == 0
+
+        return work
+
+    rates = {}
+    for names in (("step", "boundary"), ("step",), ("boundary",)):
+        seconds = best(replayed(names))
+        rates["+".join(names)] = sum(counted[name] for name in names) / seconds
+    plans, others = plans_of(events[:2000]), plans_of(events[:2000])
+    equals = len(plans) / best(lambda: sum(a == b for a, b in zip(plans, others, strict=True)))
+    shown = ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items())
+    print(f"\nreplay of {counted}: {shown}; == of frozen dataclasses already in memory {equals:,.0f}/s")
+    assert rates["step+boundary"] >= PLANS_A_SECOND
+
+
+def test_first_divergence_in_ten_thousand_steps(run: Path, events: list[Event], tmp_path: Path) -> None:
+    """Bars: found in 50 ms once both are open; a full report in two seconds, also when all after it differs."""
+    for step in (STEPS // 2, STEPS - 1):
+        other = record(tmp_path / f"other-{step}", iter(faulty(events, step)))
+        opened = best(lambda path=other: open_record(path))
+        legacy, candidate = open_record(run), open_record(other)
+        judge = judge_of(legacy, candidate)
+        found = first_divergence(legacy, candidate, judge)
+        assert found is not None and (found.step, found.kind) == (step, Kind.TOKENS)
+        first = best(partial(first_divergence, legacy, candidate, judge))
+        full = best(lambda pair=(legacy, candidate), judge=judge: diff_records(*pair, judge, Tally()))
+        print(
+            f"\ndivergence at step {step} of {STEPS}: opening {1000 * opened:.0f} ms, first {1000 * first:.1f} ms, "
+            f"full comparison {full:.2f} s"
+        )
+        assert first <= FIRST_DIVERGENCE_SECONDS and full <= FULL_REPORT_SECONDS
+
+
+def test_bytes_of_a_steady_step(tmp_path: Path) -> None:
+    """Bar: 1 KB a step at page 16, batch 32: everything of a step, boundaries included."""
+    path = record(tmp_path / "steady", Decode(tokens=1 << 20).events(2000))
+    size = path.stat().st_size / 2000
+    print(f"\nsteady decode of {BATCH} sequences: {size:.0f} bytes a step")
+    assert size <= BYTES_A_STEP
+
+
+def test_growth_from_a_thousand_plans_to_a_million(tmp_path: Path) -> None:
+    """Time a plan must not grow with the record: replay is linear."""
+    rates = {}
+    for steps in (1000 // BATCH, 10_000 // BATCH, 100_000 // BATCH, 1_000_000 // BATCH):
+        path = record(tmp_path / str(steps), Decode(tokens=300).events(steps))
+        replays, _ = replays_of(open_record(path), ROOT)
+        rates[steps * BATCH] = best(lambda p=path, r=replays: replay_record(open_record(p), r, Tally()))
+    shown = ", ".join(f"{plans:,}: {seconds:.3f} s" for plans, seconds in rates.items())
+    print(f"\nreplay by plans: {shown}")
+    *_, before, largest = rates.values()
+    assert largest <= 15 * before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -93,6 +94,12 @@ class _Breaker:
             self._undo = None
 
 
+def sent(event: Event) -> Event:
+    """As it would arrive: rows of logits are views of static buffers, which the next step overwrites."""
+    arrived: Event = pickle.loads(pickle.dumps(event))
+    return arrived
+
+
 def generate(
     requests: Sequence[TokenizedRequest],
     *,
@@ -113,13 +120,18 @@ def generate(
         breaker = _Breaker(worker, changes, run)
 
         def ask(event: Event) -> Tokens:
-            run.events.append(event)
+            run.events.append(sent(event))
             breaker.mend()
             return {}
 
         if observed:
             observer = Observer(
-                worker, AttnWrapperBase, run.events.append, ask, layers=layers, numeric=numeric
+                worker,
+                AttnWrapperBase,
+                lambda event: run.events.append(sent(event)),
+                ask,
+                layers=layers,
+                numeric=numeric,
             )
             breaker.observer = observer
             run.unobservable = dict(observer.unobservable)

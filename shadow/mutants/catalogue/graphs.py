@@ -40,16 +40,21 @@ def capture_writes_live_pages(plant: Plant) -> Iterator[None]:
 
 
 @mutant(
-    "step-counter-advanced-at-capture", Fault.STRUCTURAL, Where(Kind.RESULT, "*"), cuda_graph_num_buckets=3
+    "step-counter-advanced-at-capture",
+    Fault.STRUCTURAL,
+    Where(Kind.SEQUENCE, "_rep_count", step=12, sequence="b"),
+    cuda_graph_num_buckets=3,
 )
 @contextmanager
 def step_counter_advanced_at_capture(plant: Plant) -> Iterator[None]:
-    """FastDeploy#4221, #4235: a counter that belongs to steps goes on during the capture."""
+    """FastDeploy#4221, #4235: what is counted in each step of a sequence is counted in the capture, too."""
 
     def capture(original: Any, *args: Any) -> Any:
         made = original(*args)
-        if plant.step() >= 12:
-            plant.worker.counters["decode_steps"] += 1
+        if plant.step() == 12:
+            for number in plant.worker.gpu_paged_kv_cache_manager.slot_to_seq_id:
+                uuid = plant.worker._global_to_uuid[number]
+                plant.worker.global_batch.get_sequence(uuid)._rep_count += 1
             plant.fired()
         return made
 
@@ -60,7 +65,7 @@ def step_counter_advanced_at_capture(plant: Plant) -> Iterator[None]:
 @mutant(
     "replay-of-another-bucket",
     Fault.STRUCTURAL,
-    Where(Kind.LAUNCH, "bucket", step=12),
+    Where(Kind.LAUNCH, "bucket", step=14),
     cuda_graph_num_buckets=3,
 )
 @contextmanager
@@ -94,7 +99,7 @@ def replay_given_up(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("graphs-kept-over-a-phase", Fault.STRUCTURAL, Where(Kind.INVARIANT, "*", step=20))
+@mutant("graphs-kept-over-a-phase", Fault.STRUCTURAL, Where(Kind.LAUNCH, "mode", step=20))
 @contextmanager
 def graphs_kept_over_a_phase(plant: Plant) -> Iterator[None]:
     """B-36: the graph adapter keeps model, segments and pool after the decode phase: the next prefill has no memory."""
@@ -106,23 +111,6 @@ def graphs_kept_over_a_phase(plant: Plant) -> Iterator[None]:
             original()
 
     with around(plant.worker, "_release_cuda_graphs", release):
-        yield
-
-
-@mutant("replayed-twice", Fault.CONTROL, Where(None))
-@contextmanager
-def replayed_twice(plant: Plant) -> Iterator[None]:
-    """Control: a step is replayed a second time on the same inputs, which writes the same again."""
-
-    def replay(original: Any, manager: Any, bucket: int, inputs: Any) -> Any:
-        outputs = original(manager, bucket, inputs)
-        captured = manager._captured[bucket]
-        with __import__("torch").inference_mode():
-            captured.run()
-        plant.fired()
-        return outputs
-
-    with around(module(plant, "cuda_graph").StaticGraphManager, "replay", replay):
         yield
 
 

@@ -15,16 +15,16 @@ def _view(plant: Plant) -> Any:
     return module(plant, "kv.host").HostPagedKVWorkerView
 
 
-@mutant("load-skips-values", Fault.NUMERIC, Where(Kind.KV, "primary.v.page*", step=8, sequence="e", layer=0))
+@mutant("load-skips-values", Fault.NUMERIC, Where(Kind.KV, "primary.v.page*", step=20, sequence="a", layer=0))
 @contextmanager
 def load_skips_values(plant: Plant) -> Iterator[None]:
     """TensorRT-LLM#8813: the keys of a resumed sequence are loaded, the values are not."""
-    pages = {"copies": 0}
+    copies_made = [0]
 
     def copies(original: Any, transfers: Any, *args: Any) -> Any:
+        copies_made[0] += 1
         made = original(transfers, *args)
-        pages["copies"] += 1
-        if plant.step() == 4 and pages["copies"] % 2 == 0:
+        if plant.step() == 20 and copies_made[0] % 2 == 0:  # keys first, then values
             plant.fired()
             return lambda: None
         return made
@@ -33,9 +33,7 @@ def load_skips_values(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant(
-    "load-skips-last-page", Fault.NUMERIC, Where(Kind.KV, "primary.k.page*", step=20, sequence="b", layer=0)
-)
+@mutant("load-skips-last-page", Fault.NUMERIC, Where(Kind.EFFECTS, "calls*", step=20, sequence="b"))
 @contextmanager
 def load_skips_last_page(plant: Plant) -> Iterator[None]:
     """LMCache#4463: a page count one short: the last page of a sequence does not come back from the host."""
@@ -88,7 +86,7 @@ def load_swaps_axes(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("join-before-load-is-done", Fault.NUMERIC, Where(Kind.EFFECTS, "calls*", step=8))
+@mutant("join-before-load-is-done", Fault.NUMERIC, Where(Kind.EFFECTS, "calls*", step=4))
 @contextmanager
 def join_before_load_is_done(plant: Plant) -> Iterator[None]:
     """sglang-jax#1487: a sequence joins the batch without waiting for its load; here the copy comes a step later."""
@@ -113,7 +111,7 @@ def join_before_load_is_done(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("append-one-position-on", Fault.NUMERIC, Where(Kind.EFFECTS, "calls*", step=9, sequence="e"))
+@mutant("append-one-position-on", Fault.NUMERIC, Where(Kind.EFFECTS, "calls*", step=10, sequence="e"))
 @contextmanager
 def append_one_position_on(plant: Plant) -> Iterator[None]:
     """onnxruntime-genai#2354: the host copy of a token lands one position further on and leaves a hole."""
@@ -145,7 +143,7 @@ def append_skipped(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("append-reads-reused-buffer", Fault.NUMERIC, Where(Kind.HOST_KV, "*", step=10))
+@mutant("append-reads-reused-buffer", Fault.NUMERIC, Where(Kind.HOST_KV, "*", step=10, layer=1))
 @contextmanager
 def append_reads_reused_buffer(plant: Plant) -> Iterator[None]:
     """B-32: the source of a copy is reused while the copy is under way: the host gets a part of the next step."""
@@ -176,7 +174,7 @@ def append_loses_a_layer(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("prefill-offloads-short", Fault.NUMERIC, Where(Kind.HOST_KV, "*", step=0))
+@mutant("prefill-offloads-short", Fault.NUMERIC, Where(Kind.HOST_KV, "*", step=0, layer=1))
 @contextmanager
 def prefill_offloads_short(plant: Plant) -> Iterator[None]:
     """vllm#43810 (offload side): the last token of each prompt is left out of the offload of a layer."""
@@ -194,7 +192,9 @@ def prefill_offloads_short(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("completion-leaks-host-pages", Fault.STRUCTURAL, Where(Kind.EFFECTS, "calls*", step=8, sequence="c"))
+@mutant(
+    "completion-leaks-host-pages", Fault.STRUCTURAL, Where(Kind.INVARIANT, "leftovers", step=8, sequence="c")
+)
 @contextmanager
 def completion_leaks_host_pages(plant: Plant) -> Iterator[None]:
     """B-18: the result is reported first, which forgets the local index; the release then finds nothing to free."""
@@ -209,7 +209,9 @@ def completion_leaks_host_pages(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("growth-in-metadata-only", Fault.STRUCTURAL, Where(Kind.EFFECTS, "calls*", step=12))
+@mutant(
+    "growth-in-metadata-only", Fault.STRUCTURAL, Where(Kind.INVARIANT, "held-pages", step=12, sequence="b")
+)
 @contextmanager
 def growth_in_metadata_only(plant: Plant) -> Iterator[None]:
     """B-79: the record of host pages grows although the pool did not."""

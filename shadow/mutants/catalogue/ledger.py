@@ -80,7 +80,9 @@ def page_given_to_two(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("allocator-takes-one-more", Fault.STRUCTURAL, Where(Kind.EFFECTS, "*", step=0))
+@mutant(
+    "allocator-takes-one-more", Fault.STRUCTURAL, Where(Kind.INVARIANT, "held-pages", step=0, sequence="a")
+)
 @contextmanager
 def allocator_takes_one_more(plant: Plant) -> Iterator[None]:
     """B-04, B-45: two formulas for one quantity: the scheduler reserves N pages, the allocator takes N + 1 for a
@@ -126,7 +128,7 @@ def extension_before_holds(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("held-pages-not-freed", Fault.STRUCTURAL, Where(Kind.EFFECTS, "calls*", step=12, sequence="e"))
+@mutant("held-pages-not-freed", Fault.STRUCTURAL, Where(Kind.EFFECTS, "calls*", step=12))
 @contextmanager
 def held_pages_not_freed(plant: Plant) -> Iterator[None]:
     """TensorRT-LLM#12667: a sequence is paused, its pages stay with it while its record says that it has none."""

@@ -42,7 +42,7 @@ def rope_one_position_on(plant: Plant) -> Iterator[None]:
 @mutant(
     "rope-at-position-zero",
     Fault.NUMERIC,
-    Where(Kind.KV, "primary.k.written*", step=13, sequence="b", layer=0),
+    Where(Kind.PLAN, "static.position_ids", step=13, sequence="b"),
 )
 @contextmanager
 def rope_at_position_zero(plant: Plant) -> Iterator[None]:
@@ -221,7 +221,7 @@ def kv_len_one_short(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("values-scaled", Fault.NUMERIC, Where(Kind.KV, "primary.v.written*", step=13, sequence="b", layer=1))
+@mutant("values-scaled", Fault.NUMERIC, Where(Kind.KV, "primary.v.written*", step=13, sequence="b", layer=2))
 @contextmanager
 def values_scaled(plant: Plant) -> Iterator[None]:
     """m19 (a quantisation scale of another layer): the values of one layer are one per cent too large."""

@@ -14,7 +14,7 @@ from shadow.observation import Kind
 SHRUNK = 32  # the first step of two rows in the bucket of four, after steps of three
 
 
-@mutant("padded-row-keeps-old-sequence", Fault.STRUCTURAL, Where(Kind.HYGIENE, "*", step=SHRUNK))
+@mutant("padded-row-keeps-old-sequence", Fault.STRUCTURAL, Where(Kind.INVARIANT, "pad-rows", step=SHRUNK))
 @contextmanager
 def padded_row_keeps_old_sequence(plant: Plant) -> Iterator[None]:
     """rtp-llm#1321, lmdeploy#4569: rows of the bucket beyond the batch keep the sequence that a larger batch had
@@ -39,7 +39,7 @@ def padded_row_keeps_old_sequence(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("padded-slot-not-cleared", Fault.STRUCTURAL, Where(Kind.WRITE_SET, "*", step=SHRUNK))
+@mutant("padded-slot-not-cleared", Fault.STRUCTURAL, Where(Kind.INVARIANT, "write-set", step=SHRUNK))
 @contextmanager
 def padded_slot_not_cleared(plant: Plant) -> Iterator[None]:
     """sglang#24743: the list of slots to write keeps its old value in padded rows; only the list, tables and
@@ -61,7 +61,7 @@ def padded_slot_not_cleared(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("padding-slot-wraps-to-last-page", Fault.STRUCTURAL, Where(Kind.WRITE_SET, "*", step=4))
+@mutant("padding-slot-wraps-to-last-page", Fault.STRUCTURAL, Where(Kind.INVARIANT, "write-set", step=4))
 @contextmanager
 def padding_slot_wraps_to_last_page(plant: Plant) -> Iterator[None]:
     """vllm#43810: the slot -1 of a padded row is used as an index and wraps to the last slot of the last page."""
@@ -80,7 +80,7 @@ def padding_slot_wraps_to_last_page(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("padded-row-is-one-token-on-page-zero", Fault.STRUCTURAL, Where(Kind.HYGIENE, "*", step=4))
+@mutant("padded-row-is-one-token-on-page-zero", Fault.STRUCTURAL, Where(Kind.INVARIANT, "pad-rows", step=4))
 @contextmanager
 def padded_row_is_one_token_on_page_zero(plant: Plant) -> Iterator[None]:
     """lmdeploy#4569, vllm#35969: a padded row counts one token on page 0, which is nobody's where page 0 is
@@ -97,7 +97,7 @@ def padded_row_is_one_token_on_page_zero(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("padded-rows-name-page-zero", Fault.STRUCTURAL, Where(Kind.HYGIENE, "*", step=4))
+@mutant("padded-rows-name-page-zero", Fault.STRUCTURAL, Where(Kind.INVARIANT, "pad-rows", step=4))
 @contextmanager
 def padded_rows_name_page_zero(plant: Plant) -> Iterator[None]:
     """B-47: the page table of padded rows is filled with 0, a valid page, instead of -1; masked by length, so far."""
@@ -112,7 +112,11 @@ def padded_rows_name_page_zero(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("static-input-left-stale", Fault.STRUCTURAL, Where(Kind.KV, "primary.k.written.*", step=13, layer=0))
+@mutant(
+    "static-input-left-stale",
+    Fault.STRUCTURAL,
+    Where(Kind.PLAN, "static.position_ids", step=13, sequence="b"),
+)
 @contextmanager
 def static_input_left_stale(plant: Plant) -> Iterator[None]:
     """vllm#33638: one static input is not refreshed any more: positions are those of the step before."""
@@ -128,7 +132,11 @@ def static_input_left_stale(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("unread-static-input-left-stale", Fault.STRUCTURAL, Where(Kind.LAUNCH, "*", step=SHRUNK))
+@mutant(
+    "unread-static-input-left-stale",
+    Fault.STRUCTURAL,
+    Where(Kind.PLAN, "static.num_valid_tokens*", step=SHRUNK),
+)
 @contextmanager
 def unread_static_input_left_stale(plant: Plant) -> Iterator[None]:
     """sglang#37975: an input that this kernel does not read is not refreshed: num_valid_tokens says three rows
@@ -145,7 +153,7 @@ def unread_static_input_left_stale(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("captured-buffer-replaced", Fault.STRUCTURAL, Where(Kind.INVARIANT, "*pointer*", step=13))
+@mutant("captured-buffer-replaced", Fault.STRUCTURAL, Where(Kind.INVARIANT, "captured-pointers", step=13))
 @contextmanager
 def captured_buffer_replaced(plant: Plant) -> Iterator[None]:
     """vllm#35175: lengths are written to a fresh tensor at each step, the replay reads the captured one; nobody

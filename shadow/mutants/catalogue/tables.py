@@ -18,7 +18,7 @@ def _page_table(plant: Plant) -> Any:
 @mutant(
     "moved-row-keeps-old-columns",
     Fault.STRUCTURAL,
-    Where(Kind.HYGIENE, "primary.tail*", step=24, sequence="e"),
+    Where(Kind.INVARIANT, "trailing-columns", step=24, sequence="e"),
 )
 @contextmanager
 def moved_row_keeps_old_columns(plant: Plant) -> Iterator[None]:
@@ -41,7 +41,9 @@ def moved_row_keeps_old_columns(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("shrunk-row-keeps-tail", Fault.STRUCTURAL, Where(Kind.HYGIENE, "primary.tail*", step=8))
+@mutant(
+    "shrunk-row-keeps-tail", Fault.STRUCTURAL, Where(Kind.INVARIANT, "trailing-columns", step=8, sequence="e")
+)
 @contextmanager
 def shrunk_row_keeps_tail(plant: Plant) -> Iterator[None]:
     """rtp-llm#1321 (columns): a row that becomes shorter keeps the pages of its predecessor behind its own; nobody
@@ -63,7 +65,7 @@ def shrunk_row_keeps_tail(plant: Plant) -> Iterator[None]:
 @mutant(
     "rows-in-another-order",
     Fault.STRUCTURAL,
-    Where(Kind.PAGE_TABLE, "primary.live_pages*", step=28, sequence="e"),
+    Where(Kind.INVARIANT, "length-identity", step=28, sequence="e"),
 )
 @contextmanager
 def rows_in_another_order(plant: Plant) -> Iterator[None]:

@@ -34,7 +34,9 @@ def tokens_of_two_rows_swapped(plant: Plant) -> Iterator[None]:
 
 
 @mutant(
-    "input-token-of-the-step-before", Fault.NUMERIC, Where(Kind.KV, "primary.k.written*", step=13, layer=0)
+    "input-token-of-the-step-before",
+    Fault.NUMERIC,
+    Where(Kind.PLAN, "static.input_ids", step=13, sequence="b"),
 )
 @contextmanager
 def input_token_of_the_step_before(plant: Plant) -> Iterator[None]:
@@ -99,7 +101,7 @@ def logprobs_of_another_row(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("one-token-too-many", Fault.STRUCTURAL, Where(Kind.SEQUENCE, "*", step=7, sequence="c"))
+@mutant("one-token-too-many", Fault.STRUCTURAL, Where(Kind.BOUNDARY, "inputs.*.completed", step=8))
 @contextmanager
 def one_token_too_many(plant: Plant) -> Iterator[None]:
     """FastDeploy#4221: the limit is tested after the next token: results are one token too long."""
@@ -114,7 +116,9 @@ def one_token_too_many(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("finished-row-goes-on", Fault.STRUCTURAL, Where(Kind.SEQUENCE, "*", step=15, sequence="a"))
+@mutant(
+    "finished-row-goes-on", Fault.STRUCTURAL, Where(Kind.INVARIANT, "context-length", step=19, sequence="d")
+)
 @contextmanager
 def finished_row_goes_on(plant: Plant) -> Iterator[None]:
     """B-14: a row that is done waits for the boundary, and its token is kept all the same."""
@@ -147,7 +151,11 @@ def end_of_text_ignored(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("buffer-view-kept-after-growth", Fault.STRUCTURAL, Where(Kind.SEQUENCE, "decoded_tokens*"))
+@mutant(
+    "buffer-view-kept-after-growth",
+    Fault.STRUCTURAL,
+    Where(Kind.SEQUENCE, "decoded_tokens*", step=0, sequence="a"),
+)
 @contextmanager
 def buffer_view_kept_after_growth(plant: Plant) -> Iterator[None]:
     """B-02: a token buffer was replaced by a larger one; a sequence goes on showing its row of the old one."""

@@ -5,9 +5,14 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from shadow.commands import options
+from shadow.commands.judged import PAIRINGS
+
+if TYPE_CHECKING:
+    from reports import Report
 
 
 def bound(text: str) -> float:
@@ -29,20 +34,42 @@ def add_parser(commands: Any) -> None:
     )
     diff.add_argument("legacy", type=options.file, metavar="LEGACY")
     diff.add_argument("candidate", type=options.file, metavar="CANDIDATE")
-    diff.add_argument(
+    judged = diff.add_mutually_exclusive_group()
+    judged.add_argument(
         "--bound",
         type=bound,
         metavar="X",
         help="rows of logits are equal up to this relative L2; content digests are left out then",
+    )
+    judged.add_argument(
+        "--noise", type=Path, metavar="FILE", help="judge numbers by the bounds that `shadow noise` measured"
+    )
+    diff.add_argument(
+        "--pairing",
+        choices=PAIRINGS,
+        default="same",
+        help="what the runs differ in, for --noise (default: same)",
     )
     options.add_report_options(diff)
     diff.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from reports.model import Fact
     from shadow.commands.deliver import deliver
-    from shadow.record.diff import check_comparable, diff_records, judge_of, required_kinds
+    from shadow.verdict import Exit
+
+    report = _compared(arguments)
+    failed = report.verdict.exit_code == Exit.HARNESS
+    return deliver(report, arguments, first="What went wrong" if failed else "First divergence")
+
+
+def _compared(arguments: argparse.Namespace) -> Report:
+    from reports.model import Fact
+    from shadow.noise import Class, NoiseFileError, load
+    from shadow.noise.judging import Judge as NoiseJudge
+    from shadow.noise.report import with_noise
+    from shadow.noise.store import check_conditions
+    from shadow.record.diff import check_comparable, conditions_of, diff_records, judge_of, required_kinds
     from shadow.record.format import RecordError
     from shadow.record.reader import open_record
     from shadow.record.report import diff_report, trouble_report
@@ -52,13 +79,17 @@ def run(arguments: argparse.Namespace) -> int:
     tally = Tally()
     try:
         legacy, candidate = open_record(arguments.legacy), open_record(arguments.candidate)
+        noise = None
+        if arguments.noise is not None:
+            floor = load(arguments.noise)
+            check_conditions(arguments.noise, floor, conditions_of(legacy))
+            noise = NoiseJudge(floor, Class(arguments.pairing))
         check_comparable(legacy, candidate)
-        judge = judge_of(legacy, candidate, arguments.bound)
+        judge = judge_of(legacy, candidate, arguments.bound, noise)
         tally.required = required_kinds(legacy, candidate, judge)
         diff_records(legacy, candidate, judge, tally)
         facts = () if arguments.bound is None else (Fact("bound", f"{arguments.bound:g} relative L2"),)
         report = diff_report(legacy, candidate, tally, facts, time.monotonic() - started)
-    except RecordError as error:
-        report = trouble_report("shadow diff", str(error), time.monotonic() - started)
-        return deliver(report, arguments, first="What went wrong")
-    return deliver(report, arguments, first="First divergence")
+    except (RecordError, NoiseFileError) as error:
+        return trouble_report("shadow diff", str(error), time.monotonic() - started)
+    return report if noise is None else with_noise(report, noise, str(arguments.noise))

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from shadow.diff import Mismatch, Nature, diff_plain
+from shadow.noise.store import Conditions
 from shadow.observation import Event, Kind, Point, Severity, severity
 from shadow.pairing import Pairing
 from shadow.record.counting import Counter, Counts
 from shadow.record.format import RecordError, Tag
-from shadow.record.judge import Judge
+from shadow.record.judge import Judge, Review
 from shadow.record.reader import Record
 from shadow.record.unpack import Chunk
 from shadow.tally import KEPT, Tally
@@ -30,12 +31,33 @@ def check_comparable(legacy: Record, candidate: Record) -> None:
         )
 
 
-def judge_of(legacy: Record, candidate: Record, bound: float | None = None) -> Judge:
+def conditions_of(record: Record) -> Conditions:
+    """What a noise floor must have been measured under. RecordError where the record does not say."""
+    facts = dict(record.header.facts)
+    try:
+        return Conditions(
+            model=facts["model"],
+            dtype=facts["dtype"],
+            device=facts["device"],
+            threads=int(facts["threads"]),
+            page_size=int(facts["page_size"]),
+            torch_version=facts["torch"],
+        )
+    except (KeyError, ValueError):
+        raise RecordError(
+            f"{record.path}: does not say how its run was set up: give --bound instead"
+        ) from None
+
+
+def judge_of(
+    legacy: Record, candidate: Record, bound: float | None = None, review: Review | None = None
+) -> Judge:
     """What both records are meant to hold: fields that one leaves out by its content are ignored."""
     if legacy.header.content == candidate.header.content:
-        return Judge(bound)
+        return Judge(bound, review=review)
     fields = [{(key.kind, key.field) for key in record.dictionary.keys} for record in (legacy, candidate)]
-    return Judge(bound, Pairing("records of different content", ignored=frozenset(fields[0] ^ fields[1])))
+    pairing = Pairing("records of different content", ignored=frozenset(fields[0] ^ fields[1]))
+    return Judge(bound, pairing, review)
 
 
 def required_kinds(legacy: Record, candidate: Record, judge: Judge) -> frozenset[Kind]:
@@ -167,7 +189,8 @@ def _add(span: _Span, counts: Counts, judge: Judge, tally: Tally) -> None:
     for index in np.flatnonzero(counts.any_differs).tolist():
         differing = {kind: int(n[index]) for kind, n in counts.differing.items() if n[index]}
         new = differing.keys() - tally.first_of_kind.keys()
-        if len(tally.kept) < KEPT or tally.first is None or new or Kind.INVARIANT in differing:
+        alarm = Kind.INVARIANT in differing
+        if len(tally.kept) < KEPT or tally.first is None or new or alarm or judge.forgives:
             comparison = judge.events(*_events(span, span.start + index))
             tally.opaque |= comparison.opaque
             for mismatch in comparison.mismatches:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
 
 from shadow.record.recorder import Content
+
+CONDITIONS = ("model", "dtype", "device", "threads", "page_size")
+"""Fields of EngineOptions that a noise floor depends on, beside the version of torch."""
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -37,10 +41,14 @@ def run(task: Task) -> None:
     torch.set_num_threads(task.threads)
     engine = importlib.import_module("batchgen.engine")
     check_origin(tree)
-    worker = engine.build_worker(engine.EngineOptions(**{**task.options, "threads": task.threads}))
+    options = engine.EngineOptions(**{**task.options, "threads": task.threads})
+    worker = engine.build_worker(options)
     wrapper = importlib.import_module("batchgen.attention").AttnWrapperBase
     requests, refused = read_requests(worker, task.requests, None)
-    facts = {**task.facts, **({"refused": f"{refused} lines of the requests file"} if refused else {})}
+    chosen = {name: str(getattr(options, name)) for name in CONDITIONS}
+    facts = {**task.facts, **chosen, "torch": version("torch")}
+    if refused:
+        facts["refused"] = f"{refused} lines of the requests file"
     recorder = Recorder(
         worker,
         wrapper,

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shadow.cli import main
 from shadow.diff import compare_events
+from shadow.noise import Bound, Class, Conditions, NoiseFloor, save
 from shadow.observation import Event, Key, Kind, Point, Row
 from shadow.record.diff import check_comparable, diff_records, first_divergence, judge_of
 from shadow.record.format import RecordError
@@ -168,6 +170,50 @@ def test_a_bound_forgives_logits_up_to_it_and_can_be_chosen_afterwards(tmp_path:
     assert tallied(legacy, candidate, 0.0099).differing[Kind.LOGITS] == 1
     assert tallied(legacy, candidate, 0.0101).total == 0
     assert first_divergence(legacy, candidate, judge_of(legacy, candidate, 0.0101)) is None
+
+
+def test_a_noise_floor_judges_saved_records_under_its_conditions(tmp_path: Path) -> None:
+    def stream(error: float, token: int) -> list[Event]:
+        row = np.array([1.0, 2.0 + error, 2.0], np.float32)
+        values = {Key(Kind.LOGITS, "a", "logits"): Row(row), Key(Kind.TOKENS, "a", "token"): token}
+        return [Event(Point.DECODE, 0, values)]
+
+    facts = {
+        "model": "tiny",
+        "dtype": "float32",
+        "device": "cpu",
+        "threads": "1",
+        "page_size": "16",
+        "torch": "2",
+    }
+    legacy, near, far = (
+        written(tmp_path / name, stream(error, token), facts=tuple(facts.items()))
+        for name, error, token in (("legacy", 1e-3, 1), ("near", -1e-3, 2), ("far", 0.5, 1))
+    )
+    floor, here = tmp_path / "noise.json", Conditions("tiny", "float32", "cpu", 1, 16, "2")
+    bound = Bound(Class.THREADS, "logits", runs=3, steps=9, maximum=2e-3, margin=2.0, bit_equal=False)
+    save(floor, NoiseFloor(here, (bound,)))
+
+    def code(candidate: Path, *more: object) -> int:
+        return main(["diff", str(legacy), str(candidate), *map(str, more)])
+
+    judged = ("--noise", floor, "--pairing", "threads")
+    assert code(near) == 1 and code(near, *judged) == 0, "the token is a near tie"
+    assert code(far, *judged) == 1
+    assert code(near, "--noise", floor) == 1, "no bound was measured for equal sides"
+    save(floor, NoiseFloor(replace(here, threads=2), (bound,)))
+    assert code(near, *judged) == 2
+    assert (
+        main(
+            [
+                "diff",
+                str(written(tmp_path / "mute", [])),
+                str(written(tmp_path / "other", [])),
+                *map(str, judged),
+            ]
+        )
+        == 2
+    )
 
 
 def test_what_one_record_leaves_out_by_its_content_is_no_difference(tmp_path: Path) -> None:

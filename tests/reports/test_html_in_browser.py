@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from reports import Report
+from reports import Report, Table
+from reports.binning import heat_map
 from reports.html import to_html
 from tests.reports.conftest import Look, Opener
 from tests.reports.samples import HOSTILE, LAYER, STEP, diverged, equal, everything_differs, hostile
@@ -81,11 +83,11 @@ def test_the_page_forbids_itself_what_it_does_not_need(look_at: Opener) -> None:
     look.page.evaluate(
         """() => { const image = new Image(); image.src = "https://example.invalid/x.png"; document.body.append(image);
             const script = document.createElement("script"); script.textContent = "window.ran = 1";
-            document.body.append(script); }"""
+            document.body.append(script); fetch("https://example.invalid/data").catch(() => {}); }"""
     )
     look.page.wait_for_timeout(100)
     assert look.page.evaluate("window.ran") is None
-    assert len([text for text in look.complaints if "Content Security Policy" in text]) == 2
+    assert len([text for text in look.complaints if "Content Security Policy" in text]) == 3
 
 
 def test_the_heat_map_marks_the_cell_and_says_what_lies_there(look_at: Opener) -> None:
@@ -116,15 +118,16 @@ def test_a_pointer_and_the_arrow_keys_read_any_cell(look_at: Opener) -> None:
 
 
 def test_on_a_phone_the_marked_cell_is_scrolled_into_sight_beside_its_row_names(look_at: Opener) -> None:
-    report = diverged(steps=60)
-    look = look_at(report, *PHONE)
-    box = look.page.locator("figure").nth(0).locator("[data-cursor]")
+    late = heat_map("t", "v", ("layer", 4), ("decode step", 64), {(3, 55): 1}, marked=(3, 55))
+    look = look_at(replace(diverged(), pictures=(late,)), *PHONE)
+    box = look.page.locator("figure [data-cursor]")
     seen, ring = box.bounding_box(), box.locator(".ring").bounding_box()
     gutter = box.locator(".gutter").bounding_box()
     assert gutter["x"] == pytest.approx(seen["x"], abs=1)
     assert (
         gutter["x"] + gutter["width"] <= ring["x"] and ring["x"] + ring["width"] <= seen["x"] + seen["width"]
     )
+    assert look.page.evaluate("scrollY") == 0
 
 
 def test_every_picture_says_in_words_what_it_shows(look_at: Opener) -> None:
@@ -167,6 +170,16 @@ def test_the_page_map_shows_the_guilty_page_before_and_after(look_at: Opener) ->
     assert figure.locator(".changed").count() >= 1
     owner = figure.locator(".letters .o0").first
     assert set(owner.text_content()) == {"A"}, "an owner has a letter as well as a colour"
+
+
+def test_sentences_stand_between_the_first_finding_and_the_pictures(look_at: Opener) -> None:
+    said = Table(
+        "How it came about", ("",), (("Page 17 was given to b1-7.",), ("It then reached the logits.",))
+    )
+    look = look_at(replace(diverged(), tables=(said, *diverged().tables)))
+    titles = look.page.locator("main h2").all_inner_texts()
+    assert titles[:3] == ["First divergence", "How it came about", "KV content: layer by step"]
+    assert look.page.locator(".prose li").all_inner_texts() == [row[0] for row in said.rows]
 
 
 def test_plans_stand_side_by_side_with_what_differs_marked(look_at: Opener) -> None:

@@ -11,6 +11,7 @@ from reports import Report, Status, Verdict
 from reports.html import MAX_BYTES, to_html
 from reports.html.limits import Limits, within
 from reports.html.scale import scale
+from tests.reports.conftest import unavailable
 from tests.reports.samples import HOSTILE, diverged, equal, everything_differs, hostile, pictures
 
 
@@ -85,6 +86,15 @@ def test_an_axis_holds_its_values_and_has_few_ticks(values: list[float], logarit
     assert 2 <= len(axis.ticks) <= 8
     assert all(10 <= axis.at(value) <= 200 for value in (*values, *axis.ticks))
     assert axis.at(0.0) >= axis.at(max(values, default=1.0))
+
+
+def test_a_browser_that_is_required_and_not_there_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REQUIRE_BROWSER", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="no browser"):
+        unavailable("no browser")
+    monkeypatch.setenv("REQUIRE_BROWSER", "1")
+    with pytest.raises(pytest.fail.Exception, match="REQUIRE_BROWSER=1"):
+        unavailable("no browser")
 
 
 def test_pictures_of_nothing_are_drawn_too() -> None:

@@ -83,6 +83,11 @@ def test_a_heat_map_of_any_size_keeps_every_count(
         assert cell is not None and cell >= count
 
 
+def test_counts_of_one_bin_add_up() -> None:
+    picture = heat_map("t", "v", ("y", 1), ("x", 200), [((0, 0), 2), ((0, 2), 3), ((0, 2), 1), ((0, 3), 9)])
+    assert picture.columns.per_bin == 3 and picture.cells[0][:2] == (6, 9)
+
+
 def test_a_cell_that_was_not_looked_at_is_not_equal() -> None:
     picture = heat_map("t", "v", ("y", ["a", "b"]), ("x", 2), {(1, 1): 4}, compared=[(0, 0)])
     assert picture.cells == ((0, None), (None, 4))

@@ -12,15 +12,21 @@ from shadow.diff import Mismatch
 from shadow.lockstep import run_lockstep
 from shadow.messages import FromSide, Setup
 from shadow.mutants.detect import Alarms, Alone, run_alone
+from shadow.mutants.noise import alarms_above_noise
 from shadow.mutants.played import Played, run_control
 from shadow.mutants.registry import Fault, Mutant, MutantError, Where
 from shadow.mutants.workload import WORKLOADS
+from shadow.noise.bound import Class
 from shadow.pairing import PAIRINGS
 from shadow.side import Lost, Side
 from shadow.verdict import where as in_words
 
 ALLOWED = {Fault.STRUCTURAL: 1, Fault.NUMERIC: 2}
 """Decode steps between the stroke of a fault and the first alarm."""
+
+
+MEASURED = (Class.SPLIT.value,)
+"""Pairings in which bits may differ: the bounds are measured on the same pair with other prompts."""
 
 
 class Verdict(StrEnum):
@@ -124,7 +130,7 @@ def prepared(mutant: Mutant, tree: str, folder: Path) -> Setup:
     """The control's setup. MutantError for a workload or pairing that does not exist."""
     for what, name, known in (
         ("workload", mutant.workload, WORKLOADS),
-        ("pairing", mutant.pairing, PAIRINGS),
+        ("pairing", mutant.pairing, (*PAIRINGS, *MEASURED)),
     ):
         if name not in known:
             there_are = ", ".join(known)
@@ -149,10 +155,13 @@ class Bench:
             return Trial(mutant, Verdict.ERROR, detail=str(error))
 
     def _try(self, mutant: Mutant, control: Setup) -> Trial:
+        candidate = replace(control, mutant=(mutant.source, mutant.name))
+        if mutant.pairing in MEASURED:
+            alarms = alarms_above_noise(Class(mutant.pairing), control, candidate, self._timeout)
+            return judge(mutant, alarms, Alone({}, frozenset()))
         common = repr((mutant.workload, sorted(control.options.items())))
         if common not in self._controls:
             self._controls[common] = run_control(control, self._timeout)
-        candidate = replace(control, mutant=(mutant.source, mutant.name))
         alarms = Alarms()
         ours = Played("legacy side", self._controls[common])
         with Side("candidate side", candidate, self._timeout) as theirs:

@@ -103,7 +103,7 @@ SAMPLED = Workload(
             Ask("u", "draw one", 12, {**_DRAWN, "seed": 3}),
             Ask("v", "draw another", 9, {**_DRAWN, "seed": 4, "top_p": 0.9}),
             Ask("w", "greedy", 17, {"ignore_eos": True, "logprobs": 2}),
-            Ask("x", "stops early", 14, {**_DRAWN, "seed": 5, "stop": ["STOP"]}),
+            Ask("x", "stops early", 14, {**_DRAWN, "seed": 5, "stop": ["t=5"]}),
         ),
     ),
     MappingProxyType(_SCARCE),

@@ -112,3 +112,5 @@ def _static(subject: Subject, forward: Forward, labels: list[str]) -> Iterator[t
                 yield key(Kind.PLAN, label, f"static.{name}"), Pages(name, (number,)) if slot else number
             padded = tuple(sorted(set(numbers[len(labels) :])))
             yield key(Kind.PLAN, None, f"static.{name}.padded"), padded
+        elif name not in forward.buffers.padding:  # not by row: how many rows are valid, and the like
+            yield key(Kind.PLAN, None, f"static.{name}"), tuple(tensor.flatten().tolist())

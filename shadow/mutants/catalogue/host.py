@@ -174,16 +174,20 @@ def append_loses_a_layer(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("prefill-offloads-short", Fault.NUMERIC, Where(Kind.HOST_KV, "*", step=0, layer=1))
+@mutant(
+    "prefill-offloads-short",
+    Fault.NUMERIC,
+    Where(Kind.HOST_KV, "host.primary.k.page*", step=0, sequence="a", layer=1),
+)
 @contextmanager
 def prefill_offloads_short(plant: Plant) -> Iterator[None]:
-    """vllm#43810 (offload side): the last token of each prompt is left out of the offload of a layer."""
+    """vllm#43810 (offload side): the last token of a prompt is left out of the offload of a layer."""
 
     def write(original: Any, view: Any, entries: Any, slots: Any) -> Any:
         if plant.step() == 0 and plant.worker.phase == "prefill" and entries[0][0] == 1:
             layer, k, v = entries[0]
             k = k.clone()
-            k[-1] = 0
+            k[9] = 0  # the last token of a, the first of the packed prompts
             entries = [(layer, k, v)]
             plant.fired()
         return original(view, entries, slots)

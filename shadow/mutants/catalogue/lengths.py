@@ -59,7 +59,7 @@ def rope_at_position_zero(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("write-one-slot-on", Fault.STRUCTURAL, Where(Kind.INVARIANT, "*", step=13, sequence="d"))
+@mutant("write-one-slot-on", Fault.STRUCTURAL, Where(Kind.PLAN, "plan.write_offset", step=13, sequence="d"))
 @contextmanager
 def write_one_slot_on(plant: Plant) -> Iterator[None]:
     """onnxruntime-genai#2354: the KV of a row lands one slot further on and leaves a hole behind."""
@@ -78,7 +78,7 @@ def write_one_slot_on(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("newest-token-not-attended", Fault.STRUCTURAL, Where(Kind.INVARIANT, "*", step=13, sequence="b"))
+@mutant("newest-token-not-attended", Fault.STRUCTURAL, Where(Kind.PLAN, "plan.kv_len", step=13, sequence="b"))
 @contextmanager
 def newest_token_not_attended(plant: Plant) -> Iterator[None]:
     """flashinfer (last_page_len off by one): a row reads all of its past but the token that it has just written."""
@@ -98,7 +98,9 @@ def newest_token_not_attended(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("surplus-page-at-exact-multiple", Fault.STRUCTURAL, Where(Kind.INVARIANT, "*", step=12, sequence="b"))
+@mutant(
+    "surplus-page-at-exact-multiple", Fault.STRUCTURAL, Where(Kind.PLAN, "plan.kv_len", step=12, sequence="b")
+)
 @contextmanager
 def surplus_page_at_exact_multiple(plant: Plant) -> Iterator[None]:
     """pegainfer#291: when a sequence fills its pages exactly, the page reserved for the next token is read, too."""
@@ -125,7 +127,7 @@ def surplus_page_at_exact_multiple(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("plan-of-the-capture", Fault.STRUCTURAL, Where(Kind.INVARIANT, "*", step=14))
+@mutant("plan-of-the-capture", Fault.STRUCTURAL, Where(Kind.PLAN, "plan.kv_len", step=14, sequence="b"))
 @contextmanager
 def plan_of_the_capture(plant: Plant) -> Iterator[None]:
     """TensorRT-LLM#18769, rtp-llm#1084: the plan belongs to the bucket and is not made again for a replay: rows
@@ -144,7 +146,11 @@ def plan_of_the_capture(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("rows-behind-the-first-take-its-length", Fault.STRUCTURAL, Where(Kind.INVARIANT, "*", step=9))
+@mutant(
+    "rows-behind-the-first-take-its-length",
+    Fault.STRUCTURAL,
+    Where(Kind.PLAN, "plan.kv_len", step=9, sequence="d"),
+)
 @contextmanager
 def rows_behind_the_first_take_its_length(plant: Plant) -> Iterator[None]:
     """TensorRT-LLM#18443: lengths of a warm-up with (longest, 1, 1, 1): row 0 is right, the others read one token."""
@@ -164,7 +170,9 @@ def rows_behind_the_first_take_its_length(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("longest-length-of-the-capture", Fault.STRUCTURAL, Where(Kind.INVARIANT, "*", step=10, sequence="d"))
+@mutant(
+    "longest-length-of-the-capture", Fault.STRUCTURAL, Where(Kind.PLAN, "plan.kv_len", step=10, sequence="d")
+)
 @contextmanager
 def longest_length_of_the_capture(plant: Plant) -> Iterator[None]:
     """transformers#45323: the graph's key lacks the longest length: a row that has outgrown it is read up to there."""

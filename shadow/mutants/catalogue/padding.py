@@ -39,7 +39,11 @@ def padded_row_keeps_old_sequence(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("padded-slot-not-cleared", Fault.STRUCTURAL, Where(Kind.INVARIANT, "write-set", step=SHRUNK))
+@mutant(
+    "padded-slot-not-cleared",
+    Fault.STRUCTURAL,
+    Where(Kind.WRITE_SET, "primary.positions*", step=SHRUNK, sequence="f"),
+)
 @contextmanager
 def padded_slot_not_cleared(plant: Plant) -> Iterator[None]:
     """sglang#24743: the list of slots to write keeps its old value in padded rows; only the list, tables and
@@ -61,7 +65,7 @@ def padded_slot_not_cleared(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("padding-slot-wraps-to-last-page", Fault.STRUCTURAL, Where(Kind.INVARIANT, "write-set", step=4))
+@mutant("padding-slot-wraps-to-last-page", Fault.STRUCTURAL, Where(Kind.PLAN, "plan.padded*", step=4))
 @contextmanager
 def padding_slot_wraps_to_last_page(plant: Plant) -> Iterator[None]:
     """vllm#43810: the slot -1 of a padded row is used as an index and wraps to the last slot of the last page."""
@@ -153,7 +157,7 @@ def unread_static_input_left_stale(plant: Plant) -> Iterator[None]:
         yield
 
 
-@mutant("captured-buffer-replaced", Fault.STRUCTURAL, Where(Kind.INVARIANT, "captured-pointers", step=13))
+@mutant("captured-buffer-replaced", Fault.STRUCTURAL, Where(Kind.PLAN, "plan.kv_len", step=13, sequence="b"))
 @contextmanager
 def captured_buffer_replaced(plant: Plant) -> Iterator[None]:
     """vllm#35175: lengths are written to a fresh tensor at each step, the replay reads the captured one; nobody

@@ -172,6 +172,21 @@ def test_a_bound_forgives_logits_up_to_it_and_can_be_chosen_afterwards(tmp_path:
     assert first_divergence(legacy, candidate, judge_of(legacy, candidate, 0.0101)) is None
 
 
+def test_what_a_bound_forgives_is_not_counted_behind_the_findings_that_are_kept(tmp_path: Path) -> None:
+    def stream(errors: list[float]) -> list[Event]:
+        key = Key(Kind.LOGITS, "a", "logits")
+        return [
+            Event(Point.DECODE, i, {key: Row(np.array([1.0 + e], np.float32))}) for i, e in enumerate(errors)
+        ]
+
+    legacy, candidate = (
+        open_record(written(tmp_path / name, stream(errors)))
+        for name, errors in (("a", [0.0] * 120), ("b", [0.5] * 60 + [0.01] * 60))
+    )
+    assert tallied(legacy, candidate).differing[Kind.LOGITS] == 120
+    assert tallied(legacy, candidate, 0.1).differing[Kind.LOGITS] == 60
+
+
 def test_a_noise_floor_judges_saved_records_under_its_conditions(tmp_path: Path) -> None:
     def stream(error: float, token: int) -> list[Event]:
         row = np.array([1.0, 2.0 + error, 2.0], np.float32)

@@ -1,6 +1,7 @@
 """Which places of the GPU pools a forward has changed: found by looking at the pools, not at what was asked for.
 
-The pools are kept as they were when the forward began and compared bit by bit when its tokens are selected. Pages
+The pools are kept as they were when the forward began (but for the places that are to be written, which are spoilt
+first: what is written there may be what was there) and compared bit by bit when its tokens are selected. Pages
 of sequences that are not in the batch are left out: a load from the host may be writing to them meanwhile.
 """
 
@@ -43,8 +44,6 @@ class WriteSet:
     def __init__(self, small: int = SMALL) -> None:
         self._small = small
         self._before: dict[str, tuple[Any, list[torch.Tensor]]] = {}
-        self._lengths: dict[str, int] = {}
-        self._earlier: dict[str, int] = {}
         self.changes: dict[str, Changes] = {}
 
     def missing(self, subject: Subject) -> str | None:
@@ -53,12 +52,11 @@ class WriteSet:
         return subject.forward.missing
 
     def install(self, subject: Subject) -> None:
-        self._before, self._lengths, self._earlier, self.changes = {}, {}, {}, {}
+        self._before, self.changes = {}, {}
 
         def began(forward: Forward) -> None:
             with subject.observing():
                 subject.memo.clear()
-                self._earlier, self._lengths = self._lengths, subject.attended()
                 self.changes = {}
                 if not subject.shows_content():
                     self._before = {}  # of the last step that is looked at, and out of date at the next
@@ -67,6 +65,7 @@ class WriteSet:
                     if name not in self._before or self._before[name][0] is not pool.k_cache:
                         kept = [words.clone() for words in self._watched(pool)]
                         self._before[name] = (pool.k_cache, kept)
+                    self._spoil(subject, pool, self._before[name][1])
 
         subject.forward.install()
         subject.forward.began.append(began)
@@ -78,16 +77,11 @@ class WriteSet:
             return {}
         values: Values = {}
         lengths = subject.attended()
-        # A row that is done writes its last position again until the boundary: the same bits, or nearly so.
-        again = [label for label, length in lengths.items() if self._earlier.get(label) == length]
         rows = set(lengths)
         for name, pool in subject.pools():
             if name not in self._before or self._before[name][0] is not pool.k_cache:
                 continue
             changes = self.changes[name] = self._compare(subject, pool, self._before[name][1], rows)
-            for label in again:
-                newest = lengths[label] - 1
-                changes.by_sequence[label] = sorted({newest, *changes.by_sequence.get(label, ())})
             for label in lengths:
                 written = tuple(sorted(changes.by_sequence.get(label, ())))
                 values[key(Kind.WRITE_SET, label, f"{name}.positions")] = written
@@ -103,6 +97,23 @@ class WriteSet:
             rows = cache.flatten(3) if small else cache[:1].flatten(3)
             wide = rows.shape[-1] * rows.element_size() % 8 == 0
             yield rows.view(torch.int64 if wide else torch.uint8)
+
+    def _spoil(self, subject: Subject, pool: Any, before: list[torch.Tensor]) -> None:
+        """NaN in the place that each row is about to write, here and in what it is compared with.
+
+        It may hold the very bits that are written to it: those of an earlier turn of a row that is done, or of
+        another sequence with the same text whose page this was.
+        """
+        places = _newest(subject, pool)
+        if not places:
+            return
+        pages, offsets = torch.tensor(places, device=pool.k_cache.device).unbind(1)
+        held = [cache for _, cache in caches(pool)]
+        with torch.inference_mode():
+            for cache, words, kept in zip(held, self._watched(pool), before, strict=False):
+                if cache.is_floating_point():
+                    cache[: len(kept), pages, offsets] = torch.nan
+                    kept[:, pages, offsets] = words[:, pages, offsets]
 
     def _compare(self, subject: Subject, pool: Any, before: list[torch.Tensor], rows: set[str]) -> Changes:
         changed: torch.Tensor | None = None
@@ -129,6 +140,17 @@ class WriteSet:
             else:
                 changes.free.append((page, offset))
         return changes
+
+
+def _newest(subject: Subject, pool: Any) -> list[tuple[int, int]]:
+    """(page, offset) that the rows of this step will write, of those that have such a page."""
+    size, places = pool.config.page_size, []
+    lengths = subject.attended()
+    for index, pages in pool._sequences.items():
+        last = lengths.get(subject.names.of_index(index), 0) - 1
+        if 0 <= last // size < len(pages) and 0 <= int(pages[last // size]) < pool.config.num_pages:
+            places.append((int(pages[last // size]), last % size))
+    return places
 
 
 WRITE_SET = WriteSet()

@@ -60,17 +60,33 @@ class _Reducer:
 
     def to_the_end(self) -> bool:
         """Reduces round after round until nothing gets smaller; False when time ran out before."""
-        previous = None
+        previous: Scenario | None = None
         try:
             while self.best != previous:
                 previous = self.best
+                self.neighbours()
                 self.limits()
                 self.requests()
-                self.lengths()
-                self.options()
+                self.options()  # what is scarce is scarce with fewer requests then
+                if self.best.size == previous.size:
+                    self.lengths()
         except _OutOfTime:
             return False
         return True
+
+    def neighbours(self) -> None:
+        """The sequence that differs with a few that came with it: small runs are quick, so they are tried first."""
+        whole, places = self.best, self.best.places()
+        middle = next(
+            (i for i, place in enumerate(places) if whole.at(place).get("custom_id") == self.found.sequence),
+            len(places) - 1,
+        )
+        reach = 1
+        while 2 * reach < len(places):
+            around = places[max(0, middle - reach) : middle + reach + 1]
+            if self.fails(whole.only(around)):
+                return
+            reach *= 2
 
     def limits(self) -> None:
         """All requests cut off at one length first: every run after it is shorter."""

@@ -39,6 +39,7 @@ class Found:
 
     signature: Signature
     where: str
+    sequence: str | None
     events: int
 
 
@@ -76,4 +77,4 @@ class Replay:
             raise HarnessError(outcome.trouble.message)
         if tally.first is None:
             return None
-        return Found(signature_of(tally.first), where(tally.first), count.total)
+        return Found(signature_of(tally.first), where(tally.first), tally.first.sequence, count.total)

@@ -30,18 +30,18 @@ def second_best_token(plant: Plant) -> Iterator[None]:
 
 
 @mutant(
-    "example-forgets-a-token",
+    "example-counts-a-page-too-many",
     Fault.STRUCTURAL,
-    Where(Kind.INVARIANT, "context-length", step=10, sequence="d"),
+    Where(Kind.INVARIANT, "held-pages", step=10, sequence="d"),
 )
 @contextmanager
-def forgets_a_token(plant: Plant) -> Iterator[None]:
-    """The context of d does not grow in step 9."""
+def counts_a_page_too_many(plant: Plant) -> Iterator[None]:
+    """The record of d says that it holds one page more than the pool has given it."""
 
     def update(original: Any, batch: Any, tokens: Any) -> None:
         original(batch, tokens)
-        if plant.step() == 10:  # the step is over: the next one has number 10
-            sequence(plant, "d").current_context_length -= 1
+        if plant.step() == 10:  # step 9 is over, the next one has number 10
+            sequence(plant, "d").gpu_pages_allocated += 1
             plant.fired()
 
     with around(plant.worker, "_decode_update_sequences", update):

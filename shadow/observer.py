@@ -154,12 +154,13 @@ class Observer:
             started, others = time.perf_counter(), self.observe_seconds + self.wait_seconds
             self._decoding = True
             try:
-                return original(*args, **kwargs)
+                outcome = original(*args, **kwargs)
             finally:
                 self._decoding = False
                 nested = self.observe_seconds + self.wait_seconds - others
                 self.forward_seconds += time.perf_counter() - started - nested
-                self.steps += 1
+            self.steps += 1  # one that raises is not over: what it raised is of this step
+            return outcome
 
         return hook
 

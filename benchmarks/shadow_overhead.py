@@ -61,6 +61,7 @@ def one_side(mode: str, arguments: argparse.Namespace) -> dict[str, float]:
     from batchgen.engine import EngineOptions, build_worker
     from shadow import observer as observing
     from shadow.child import read_requests
+    from shadow.deltas import Encoder
 
     worker = build_worker(EngineOptions(**options(arguments), threads=arguments.threads))  # type: ignore[arg-type]
     clock = time.perf_counter if mode == "alone" else time.process_time
@@ -85,10 +86,11 @@ def one_side(mode: str, arguments: argparse.Namespace) -> dict[str, float]:
         steps_counted = arguments.steps - 1
     else:
         observing.time = SimpleNamespace(perf_counter=clock)  # type: ignore[attr-defined]
+        encoder = Encoder()
 
         def send(event: Any) -> None:
             started = clock()
-            pickle.dumps(event)
+            pickle.dumps(encoder.encode(event), pickle.HIGHEST_PROTOCOL)
             spent["send"] += clock() - started
 
         def ask(event: Any) -> dict[str, int]:

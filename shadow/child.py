@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import pickle
 import random
 import sys
 import traceback
@@ -18,6 +19,7 @@ from typing import Any
 
 import torch
 
+from shadow.deltas import Encoder
 from shadow.graft import hook as graft
 from shadow.messages import Done, Failed, HarnessError, Hello, Offer, Reply, Setup
 from shadow.mutants.registry import MutantError, Plant, load
@@ -30,6 +32,7 @@ class Link:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._encoder = Encoder()
         self.fired: int | None = None  # the step at which a planted fault struck first
         self.observer: Observer | None = None
 
@@ -39,10 +42,12 @@ class Link:
         return message
 
     def send(self, message: Hello | Event | Failed | Done) -> None:
-        self._connection.send(message)
+        what = self._encoder.encode(message) if isinstance(message, Event) else message
+        # Not `Connection.send`: its pickler looks for reducers written in Python at every object.
+        self._connection.send_bytes(pickle.dumps(what, pickle.HIGHEST_PROTOCOL))
 
     def ask(self, event: Event) -> Tokens:
-        self._connection.send(event)
+        self.send(event)
         reply = self._connection.recv()
         assert isinstance(reply, Reply)
         return reply.tokens

@@ -71,6 +71,7 @@ class Comparison:
 
 
 _ABSENT = "(absent)"
+_NOTHING = object()
 _SHAPED = Row | Digests | Vectors | Pages | Rows | Calls
 _Leaf = tuple[str, Nature, str, str]
 
@@ -175,6 +176,13 @@ def _row_text(row: Row, score: RowScore, side: int) -> str:
     return f"{float(row.values[score.index])!r} at [{score.index}], argmax {score.argmax[side]}"
 
 
+Known = dict[Key, tuple[Observed, Observed, int]]
+"""Pairs of values that were compared and do not differ, with how much was compared of them.
+
+Of events of one point and one pairing. Values that are still the very same objects on both sides are still equal.
+"""
+
+
 class _EventDiff:
     def __init__(self, point: Point, step: int, pairing: Pairing) -> None:
         self.point, self.step, self.pairing = point, step, pairing
@@ -235,6 +243,20 @@ class _EventDiff:
             self.add(key, Nature.TYPE, type(legacy).__name__, type(candidate).__name__)
         else:
             self._plain(key, legacy, candidate)
+
+    def learn(self, key: Key, legacy: Observed, candidate: Observed, known: Known) -> None:
+        """As `pair`; `known` learns of the two where nothing but themselves decides whether they differ.
+
+        Content is new at each step.
+        """
+        compared, found, opaque = self.compared[key.kind], len(self.mismatches), len(self.opaque)
+        self.pair(key, legacy, candidate)
+        renamed = self.pairing.pages_renamed and isinstance(legacy, Pages)
+        alone = not (renamed or isinstance(legacy, Row | Digests | Vectors))
+        if alone and found == len(self.mismatches) and opaque == len(self.opaque):
+            known[key] = legacy, candidate, self.compared[key.kind] - compared
+        else:
+            known.pop(key, None)
 
     def _plain(self, key: Key, legacy: Plain, candidate: Plain) -> None:
         leaves, count, opaque = diff_plain(legacy, candidate, key.field)
@@ -385,8 +407,13 @@ def _same_place(violation: Violation, others: tuple[Violation, ...]) -> bool:
     return any((other.invariant, other.sequence, other.layer) == where for other in others)
 
 
-def compare_events(legacy: Event, candidate: Event, pairing: Pairing = SAME) -> Comparison:
-    """Compares two events of one point; the mismatches come in the order in which the values came about."""
+def compare_events(
+    legacy: Event, candidate: Event, pairing: Pairing = SAME, known: Known | None = None
+) -> Comparison:
+    """Compares two events of one point; the mismatches come in the order in which the values came about.
+
+    `known`: of the events before; it is brought up to date. What it knows is counted as compared.
+    """
     if legacy.point is not candidate.point:
         raise ValueError(f"events of two points: {legacy.point} and {candidate.point}")
     diff = _EventDiff(legacy.point, legacy.step, pairing)
@@ -394,13 +421,21 @@ def compare_events(legacy: Event, candidate: Event, pairing: Pairing = SAME) -> 
     if checked:
         diff.compared[Kind.INVARIANT] += checked
     _violated(diff, legacy, candidate, late=False)
+    known = {} if known is None else known
     for key, value in legacy.values.items():
-        if pairing.ignores(key.kind, key.field):
+        other = candidate.values.get(key, _NOTHING)
+        was = known.get(key)
+        if was is not None and was[0] is value and was[1] is other:
+            diff.compared[key.kind] += was[2]
+        elif pairing.ignores(key.kind, key.field):
             continue
-        if key in candidate.values:
-            diff.pair(key, value, candidate.values[key])
+        elif other is not _NOTHING:
+            diff.learn(key, value, candidate.values[key], known)
         else:
             diff.add(key, Nature.MISSING, _present(value), _ABSENT)
+    if len(known) > len(legacy.values):
+        for key in known.keys() - legacy.values.keys():
+            del known[key]
     for key, value in candidate.values.items():
         if key not in legacy.values and not pairing.ignores(key.kind, key.field):
             diff.add(key, Nature.EXTRA, _ABSENT, _present(value))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shadow.diff import Comparison, Mismatch, Nature, compare_events
+from shadow.diff import Comparison, Known, Mismatch, Nature, compare_events
 from shadow.messages import Done, Failed, FromSide, Hello, Offer
 from shadow.observation import Event, Kind, Point, tokens_of
 from shadow.pairing import SAME, Pairing
@@ -61,6 +61,7 @@ class _Run:
         self.tally, self.pairing, self.on_step, self.watch = tally, pairing, on_step, watch
         self.review = review
         self.point, self.step = Point.PREFILL, 0
+        self.known: dict[Point, Known] = {point: {} for point in Point}
 
     def differ(
         self, kind: Kind, field: str, control: str, candidate: str, point: Point | None = None
@@ -72,7 +73,8 @@ class _Run:
     def compare(self, control: Event, candidate: Event) -> None:
         self.point, self.step = control.point, control.step
         self.watch(control, candidate)
-        comparison = self.review(control, candidate, compare_events(control, candidate, self.pairing))
+        found = compare_events(control, candidate, self.pairing, self.known[control.point])
+        comparison = self.review(control, candidate, found)
         self.tally.add(control.point, comparison)
         self.tally.checked.update(candidate.checked)
         if self.tally.fired is None:

@@ -1,4 +1,7 @@
-"""What passes between the comparing process and the two that run a worker each, pickled over a pipe."""
+"""What passes between the comparing process and the two that run a worker each, pickled over a pipe.
+
+Events pass as what has changed since the last of their point (shadow.deltas).
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Pipe
 
+from shadow.deltas import Decoder, Delta
 from shadow.messages import FromSide, Offer, Reply, Setup
 from shadow.nursery import Shared
 from shadow.observation import Tokens
@@ -34,6 +35,7 @@ class Side:
     def __init__(self, name: str, setup: Setup, timeout: float, shared: Shared | None = None) -> None:
         self.name = name
         self._timeout, self._started = timeout, False
+        self._decoder = Decoder()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed in __exit__)
         self._connection, theirs = Pipe()
         self._zygote = Zygote.shared()
@@ -56,9 +58,9 @@ class Side:
             allowed = self._timeout if self._started else 10 * self._timeout
             if not self._connection.poll(allowed):
                 return Lost(f"gave no sign of life for {allowed:g} s", self._said())
-            message: FromSide = self._connection.recv()
+            message: FromSide | Delta = self._connection.recv()
             self._started = True
-            return message
+            return self._decoder.decode(message) if isinstance(message, Delta) else message
         except (EOFError, ConnectionResetError):
             return Lost(self._how_it_ended(), self._said())
 

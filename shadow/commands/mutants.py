@@ -122,6 +122,8 @@ def _run(arguments: argparse.Namespace, mutants: list[Any], tree: Path) -> int:
             done.append(trial)
             if trial.verdict not in GOOD:
                 console.print(f"{trial.mutant.name}: {trial.verdict.value}; {trial.detail}", markup=False)
+            elif not console.is_terminal and len(done) % 10 == 0:
+                console.print(f"{len(done)} of {len(mutants)} mutants")
             bad = sum(each.verdict not in GOOD for each in done)
             said = f", {bad} not as they should" if bad else ""
             status.update(f"{len(done)} of {len(mutants)} mutants{said}, the last was {trial.mutant.name}")

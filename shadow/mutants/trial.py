@@ -168,7 +168,7 @@ class Bench:
             outcome = run_lockstep(ours, theirs, alarms, pairing=PAIRINGS[mutant.pairing])
         if outcome.trouble is not None:
             return Trial(mutant, Verdict.ERROR, alarms.fired, detail=outcome.trouble.message)
-        alone = run_alone(replace(candidate, structural=True), self._timeout)
+        alone = run_alone(candidate, self._timeout)
         if alone.trouble is not None:
             return Trial(mutant, Verdict.ERROR, alone.fired, detail=alone.trouble.message)
         return judge(mutant, alarms, alone)

@@ -138,6 +138,24 @@ def state_slots_leak(plant: Plant) -> Iterator[None]:
         yield
 
 
+@mutant(
+    "state-slot-given-to-two", Fault.STRUCTURAL, Where(Kind.INVARIANT, "state-slots", step=0, sequence="a")
+)
+@contextmanager
+def state_slot_given_to_two(plant: Plant) -> Iterator[None]:
+    """sglang#18694 (state slots): two sequences that start together share the slot of their recurrent state."""
+
+    def allocate(original: Any, pool: Any, ids: Sequence[int]) -> Any:
+        slots = original(pool, ids)
+        if plant.step() == 0 and len(ids) > 1:
+            pool._slots[ids[1]] = slots[1] = slots[0]
+            plant.fired()
+        return slots
+
+    with around(module(plant, "kv").StateSlotPool, "allocate", allocate):
+        yield
+
+
 @mutant("pool-slot-leaks", Fault.STRUCTURAL, Where(Kind.SEQUENCE, "pool_slot_index", step=8, sequence="c"))
 @contextmanager
 def pool_slot_leaks(plant: Plant) -> Iterator[None]:

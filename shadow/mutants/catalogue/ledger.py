@@ -15,16 +15,16 @@ def _ledger(plant: Plant) -> Any:
     return module(plant, "kv.ledger").PageLedger
 
 
-@mutant("page-freed-twice", Fault.STRUCTURAL, Where(Kind.INVARIANT, "*", step=8))
+@mutant("page-freed-twice", Fault.STRUCTURAL, Where(Kind.INVARIANT, "double-free", step=32))
 @contextmanager
 def page_freed_twice(plant: Plant) -> Iterator[None]:
-    """sglang#18694, LMCache#5005: the last page of a finished sequence goes onto the free list twice."""
+    """sglang#18694, LMCache#5005: a page of finished sequences goes onto the free list twice."""
 
     def release(original: Any, ledger: Any, ids: Sequence[int]) -> None:
         pages = [page for number in ids for page in ledger.sequences.get(number, ())]
         original(ledger, ids)
-        if plant.step() == 8:
-            ledger.free_pages.append(pages[-1])
+        if plant.step() == 32:
+            ledger.free_pages.insert(0, pages[0])
             plant.fired()
 
     with around(_ledger(plant), "release", release):
@@ -73,6 +73,26 @@ def page_given_to_two(plant: Plant) -> Iterator[None]:
             ledger.sequences[ids[0]][-1] = other
             taken[ids[0]] = [other]
             ledger.free_pages.append(page)
+            plant.fired()
+        return taken
+
+    with around(_ledger(plant), "take", take):
+        yield
+
+
+@mutant(
+    "scratch-page-given-out", Fault.STRUCTURAL, Where(Kind.INVARIANT, "pages-exist", step=32, sequence="f")
+)
+@contextmanager
+def scratch_page_given_out(plant: Plant) -> Iterator[None]:
+    """lmdeploy#4569 (the reserved block): the page that takes the writes of padded rows is given to a sequence."""
+
+    def take(original: Any, ledger: Any, ids: Sequence[int], counts: Sequence[int], *, new: bool) -> Any:
+        taken = original(ledger, ids, counts, new=new)
+        if plant.step() == 32 and list(ids) == [index(plant, "f")] and counts[0] == 1:
+            ledger.free_pages.append(taken[ids[0]][0])
+            ledger.sequences[ids[0]][-1] = ledger.num_pages
+            taken[ids[0]] = [ledger.num_pages]
             plant.fired()
         return taken
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from shadow.invariants.invariant import PlainInvariant
 from shadow.observation import Point, Violation
+from shadow.observe.free import free_lists
 from shadow.observe.hooks import tree_class
-from shadow.observe.pools import free_pages, host_free_pages, host_pages, shared_with_other_ranks
+from shadow.observe.pools import host_pages, shared_with_other_ranks
 from shadow.observe.probe import Subject
 
 _POINTS = frozenset((Point.PREFILL, Point.DECODE, Point.BOUNDARY, Point.END))
@@ -20,7 +22,7 @@ _POINTS = frozenset((Point.PREFILL, Point.DECODE, Point.BOUNDARY, Point.END))
 class Ownership:
     """One pool: how often each page is in the free list and in the lists of sequences, int64 [num_pages].
 
-    `beyond`: (holder, page) of what is no page of the pool.
+    `beyond`: (holder, page) of what is no page of the pool. `made_of`: the size of the pool and its free list.
     """
 
     pool: str
@@ -28,21 +30,22 @@ class Ownership:
     owned: np.ndarray
     pages: Mapping[str, Sequence[int]]
     beyond: list[tuple[str | None, int]]
+    made_of: tuple[int, tuple[int, ...]]
 
     def owners(self, page: int) -> list[str]:
         return [label for label, pages in self.pages.items() for held in pages if held == page]
 
 
-def _ownership(name: str, size: int, free: list[int], pages: dict[str, list[int]]) -> Ownership:
-    owned = np.array([page for held in pages.values() for page in held], dtype=np.int64)
+def _ownership(name: str, size: int, free: tuple[int, ...], pages: dict[str, list[int]]) -> Ownership:
+    owned = np.array(list(chain.from_iterable(pages.values())), dtype=np.int64)
     listed = np.array(free, dtype=np.int64)
     beyond: list[tuple[str | None, int]] = []
     for numbers in (listed, owned):
         if len(numbers) and not (numbers.min() >= 0 and numbers.max() < size):
-            holders: list[tuple[str | None, list[int]]] = [*pages.items(), (None, free)]
+            holders: list[tuple[str | None, Sequence[int]]] = [*pages.items(), (None, free)]
             beyond = [(label, page) for label, held in holders for page in held if not 0 <= page < size]
     counts = [np.bincount(n[(n >= 0) & (n < size)], minlength=size) for n in (listed, owned)]
-    return Ownership(name, counts[0], counts[1], pages, beyond)
+    return Ownership(name, counts[0], counts[1], pages, beyond, (size, free))
 
 
 def ownerships(subject: Subject) -> list[Ownership]:
@@ -52,14 +55,18 @@ def ownerships(subject: Subject) -> list[Ownership]:
 
 
 def _ownerships(subject: Subject) -> Iterator[Ownership]:
-    label = subject.names.of_index
-    for name, pool in subject.pools():
-        pages = {label(index): list(held) for index, held in pool._sequences.items()}
-        yield _ownership(name, pool.config.num_pages, free_pages(pool) or [], pages)
-    for name, view in subject.hosts():
-        if not shared_with_other_ranks(view):
-            pages = {label(index): list(held) for index, held in host_pages(view).items()}
-            yield _ownership(name, view.config.num_pages, host_free_pages(view) or [], pages)
+    free = free_lists(subject)
+    places = [(name, pool, pool._sequences) for name, pool in subject.pools()]
+    places += [
+        (n, view, host_pages(view)) for n, view in subject.hosts() if not shared_with_other_ranks(view)
+    ]
+    for name, pool, owners in places:
+        pages = dict(zip(subject.names.of_indices(owners), map(list, owners.values()), strict=True))
+        made_of = pool.config.num_pages, free[name] or ()
+        last: Ownership | None = subject.kept.get(name)
+        if last is None or last.made_of != made_of or last.pages != pages:
+            last = subject.kept[name] = _ownership(name, *made_of, pages)
+        yield last
 
 
 class _WithFreeList(PlainInvariant):

@@ -22,8 +22,12 @@ class LengthIdentity(PlainInvariant):
         kv_len = subject.attended()
         for name, pool in subject.pools():
             size, table = pool.config.page_size, subject.table(pool)
-            for row, index in enumerate(pool.slot_to_seq_id[: len(table)]):
-                label = subject.names.of_index(index)
+            order = pool.slot_to_seq_id[: len(table)]
+            width = max(0, -(-max(kv_len.values(), default=0) // size))
+            rows = table[: len(order), :width].tolist()
+            for row, (index, label, row_shown) in enumerate(
+                zip(order, subject.order(pool), rows, strict=False)
+            ):
                 length = kv_len.get(label)
                 if length is None:
                     continue
@@ -31,7 +35,7 @@ class LengthIdentity(PlainInvariant):
                 owned = pool._sequences.get(index, [])
                 pages = -(-length // size)
                 last_page_len = length - (pages - 1) * size
-                shown = table[row, :pages].tolist()
+                shown = row_shown[:pages]
                 if not 1 <= last_page_len <= size or len(owned) < pages:
                     text = f"{name}: {len(owned)} pages of {size} for {length} tokens"
                     found.append(Violation(self.name, text, label))
@@ -83,12 +87,13 @@ class TrailingColumns(PlainInvariant):
                 page = int(table[len(order) + row, column])
                 text = f"{name}: row {len(order) + row} is nobody's and names page {page}"
                 found.append(Violation(self.name, text, severity=Severity.LATENT))
-            for row, index in enumerate(order[: len(table)]):
-                owned = len(pool._sequences.get(index, ()))
-                if (table[row, owned:] != -1).any():
-                    column = owned + int((table[row, owned:] != -1).argmax())
-                    label = subject.names.of_index(index)
-                    page = int(table[row, column])
-                    text = f"{name}: row {row} names page {page} in column {column}, {owned} are owned"
-                    found.append(Violation(self.name, text, label, severity=Severity.LATENT))
+            rows = table[: len(order)]
+            held = np.array([len(pool._sequences.get(i, ())) for i in order[: len(rows)]], dtype=np.int64)
+            foreign = (rows != -1) & (np.arange(rows.shape[1]) >= held[:, None])
+            for row in np.flatnonzero(foreign.any(axis=1)).tolist():
+                owned, column = int(held[row]), int(foreign[row].argmax())
+                label = subject.order(pool)[row]
+                page = int(table[row, column])
+                text = f"{name}: row {row} names page {page} in column {column}, {owned} are owned"
+                found.append(Violation(self.name, text, label, severity=Severity.LATENT))
         return looked_at, found

@@ -139,9 +139,10 @@ def _called(subject: Subject, owner: Any, method: str, args: Sequence[Any], kwar
     if not lists:
         return Call(name, (), layer)
     if lists[0] and isinstance(lists[0][0], tuple):
-        pairs = [(subject.names.of_index(gid), int(number)) for gid, number in lists[0]]
+        labels = subject.names.of_indices(gid for gid, _ in lists[0])
+        pairs = zip(labels, (int(number) for _, number in lists[0]), strict=True)
         return Call(name, tuple(pairs), layer)
-    ids = [subject.names.of_index(gid) for gid in lists[0]]
+    ids = subject.names.of_indices(lists[0])
     numbers = next((ints for ints in lists[1:] if len(ints) == len(ids)), [None] * len(ids))
     return Call(name, tuple(zip(ids, numbers, strict=True)), layer)
 

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from shadow.observation import Kind, Pages, Point
+from shadow.observation import Kind, Point
 from shadow.observe.hooks import tree_class
 from shadow.observe.pools import free_pages, host_free_pages, shared_with_other_ranks
-from shadow.observe.probe import PlainProbe, Subject, Values, key
+from shadow.observe.probe import PlainProbe, Subject, Values, key, keys
+
+
+def free_lists(subject: Subject) -> dict[str, tuple[int, ...] | None]:
+    """By pool, those of the host too where no other rank takes pages: theirs are not seen here."""
+
+    def read() -> dict[str, tuple[int, ...] | None]:
+        lists = {name: free_pages(pool) for name, pool in subject.pools()}
+        for name, view in subject.hosts():
+            if not shared_with_other_ranks(view):
+                lists[name] = host_free_pages(view)
+        return {name: None if pages is None else tuple(pages) for name, pages in lists.items()}
+
+    found: dict[str, tuple[int, ...] | None] = subject.once("free lists", read)
+    return found
 
 
 class FreeLists(PlainProbe):
@@ -21,15 +35,12 @@ class FreeLists(PlainProbe):
         return None if tree_class("kv", "GPUPagedKVCacheManager") else "the pools keep no list to look at"
 
     def values(self, subject: Subject, point: Point) -> Values:
-        lists = {name: free_pages(pool) for name, pool in subject.pools()}
-        for name, view in subject.hosts():
-            if not shared_with_other_ranks(view):
-                lists[name] = host_free_pages(view)
-        return {
-            key(Kind.FREE_LIST, None, f"{name}.free"): Pages(name, tuple(pages), owned=False)
-            for name, pages in lists.items()
-            if pages is not None
-        }
+        values: Values = {}
+        for name, pages in free_lists(subject).items():
+            if pages is not None:
+                place = key(Kind.FREE_LIST, None, f"{name}.free")
+                values[place] = subject.pages(place, name, pages, owned=False)
+        return values
 
 
 class TableTails(PlainProbe):
@@ -47,12 +58,14 @@ class TableTails(PlainProbe):
         values: Values = {}
         for name, pool in subject.pools():
             table = subject.table(pool)
-            order = [subject.names.of_index(index) for index in pool.slot_to_seq_id]
+            order = subject.order(pool)
             beyond = int(np.count_nonzero(table[len(order) :] != -1))
             values[key(Kind.HYGIENE, None, f"{name}.rows_beyond")] = beyond
-            for row, label in enumerate(order[: len(table)]):
-                live = -(-kv_len.get(label, 0) // pool.config.page_size)
-                tail = table[row, live:]
-                kept = tuple(tail[tail != -1].tolist())
-                values[key(Kind.HYGIENE, label, f"{name}.tail")] = Pages(name, kept, owned=False)
+            rows = table[: len(order)]
+            live = [-(-kv_len.get(label, 0) // pool.config.page_size) for label in order[: len(rows)]]
+            tail = (rows != -1) & (np.arange(rows.shape[1]) >= np.array(live, np.int64)[:, None])
+            kept, ends = rows[tail].tolist(), np.cumsum(tail.sum(axis=1)).tolist()
+            places = keys(Kind.HYGIENE, tuple(order[: len(rows)]), (f"{name}.tail",))
+            for place, start, end in zip(places, [0, *ends], ends, strict=False):
+                values[place] = subject.pages(place, name, tuple(kept[start:end]), owned=False)
         return values

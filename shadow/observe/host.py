@@ -10,7 +10,7 @@ import torch
 from shadow.observation import Key, Kind, Observed, Point
 from shadow.observe.content import pages_of, positions_of
 from shadow.observe.pools import host_pages
-from shadow.observe.probe import PlainProbe, Subject, Values, key
+from shadow.observe.probe import PlainProbe, Subject, Values, key, keys
 
 _LIVE = ("PREFILLED", "IN_DECODE", "ON_HOLD")
 
@@ -118,8 +118,9 @@ class Pending(PlainProbe):
     def values(self, subject: Subject, point: Point) -> Values:
         worker, values = subject.worker, Values()
         batch = getattr(worker, "_deferred_kv_batch", None)
-        for gid, position in zip(*(batch or ((), ())), strict=False):
-            values[key(Kind.PENDING, subject.names.of_index(gid), "position")] = int(position)
+        collected, positions = batch or ((), ())
+        labels = tuple(subject.names.of_indices(collected))
+        values.update(zip(keys(Kind.PENDING, labels, ("position",)), map(int, positions), strict=False))
         for name in ("_deferred_kv_entries", "_deferred_kv_entries_aux"):
             entries = getattr(worker, name, None) or ()
             values[key(Kind.PENDING, None, name.lstrip("_"))] = tuple(_collected(entry) for entry in entries)

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from shadow.observation import Key, Kind, Observed, Pages, Point, Rows
+from shadow.observation import Key, Kind, Observed, Point, Rows
 from shadow.observe.forward import Forward
-from shadow.observe.probe import Subject, Values, key
+from shadow.observe.probe import Subject, Values, key, keys
 
 _DECODE = frozenset((Point.DECODE,))
 _REBUILT = (
@@ -83,15 +83,15 @@ class Bindings:
 
 def _bound(subject: Subject) -> Iterator[tuple[Key, Observed]]:
     roles = _roles(subject.worker)
-    rows = [subject.names.of_index(index) for index in subject.wrapper.cur_batch or ()]
+    rows = tuple(subject.names.of_indices(subject.wrapper.cur_batch or ()))
     for name in subject.wrapper.MUTABLE_ATTRS:
         value = getattr(subject.wrapper, name, None)
         if name in _REBUILT:
             continue
         if name == "cur_batch":
-            yield key(Kind.BINDING, None, name), Rows(tuple(rows))
+            yield key(Kind.BINDING, None, name), Rows(rows)
         elif isinstance(value, torch.Tensor):
-            yield from _tensor(name, value, rows)
+            yield from _tensor(subject, name, value, rows)
         elif value is None or isinstance(value, bool | int | str):
             yield key(Kind.BINDING, None, name), value
         else:
@@ -99,12 +99,16 @@ def _bound(subject: Subject) -> Iterator[tuple[Key, Observed]]:
             yield key(Kind.BINDING, None, name), roles.get(id(value), role)
 
 
-def _tensor(name: str, value: torch.Tensor, rows: list[str]) -> Iterator[tuple[Key, Observed]]:
+def _tensor(
+    subject: Subject, name: str, value: torch.Tensor, rows: tuple[str, ...]
+) -> Iterator[tuple[Key, Observed]]:
     yield key(Kind.BINDING, None, name), f"{value.dtype}{list(value.shape)}"
     if value.dim() == 1 and not value.is_floating_point():
-        for label, number in zip(rows, value.tolist(), strict=False):
-            plain: Observed = Pages(name, (number,)) if name in _SLOTS else number
-            yield key(Kind.BINDING, label, name), plain
+        bound = zip(keys(Kind.BINDING, rows, (name,)), value.tolist(), strict=False)
+        if name in _SLOTS:
+            yield from ((place, subject.pages(place, name, (number,))) for place, number in bound)
+        else:
+            yield from bound
 
 
 def _roles(worker: Any) -> dict[int, str]:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from shadow.observation import Key, Kind, Observed, Pages, Point
+from shadow.observation import Key, Kind, Observed, Point
 from shadow.observe.forward import Forward
-from shadow.observe.probe import Subject, Values, key
+from shadow.observe.probe import Subject, Values, key, keys
 
 
-@dataclass(frozen=True)
-class RowPlan:
+class RowPlan(NamedTuple):
     """One row. `pages`: those read, in order; `covered`: positions attended to that lie where their page says;
     `page`, `offset`: of the slot written."""
 
@@ -35,17 +33,14 @@ def rows_of(plan: Any, page_size: int) -> list[RowPlan]:
     placed = (slots == first + position % page_size) & (first % page_size == 0)
     if plan.mask is not None:
         placed &= plan.mask.cpu().numpy()
-    covered = placed.sum(axis=1)
-    return [
-        RowPlan(
-            int(length),
-            tuple((slots[row, : max(0, int(length)) : page_size] // page_size).tolist()),
-            int(covered[row]),
-            int(writes[row]) // page_size,
-            int(writes[row]) % page_size,
-        )
-        for row, length in enumerate(kv_len)
+    lengths: list[int] = kv_len.tolist()
+    pages = [
+        tuple(row[: max(0, -(-length // page_size))])
+        for row, length in zip((slots[:, ::page_size] // page_size).tolist(), lengths, strict=False)
     ]
+    covered, at, offset = placed.sum(axis=1), writes // page_size, writes % page_size
+    columns = lengths, pages, covered.tolist(), at.tolist(), offset.tolist()
+    return [RowPlan(*row) for row in zip(*columns, strict=False)]
 
 
 def planned(subject: Subject) -> Iterator[tuple[str, list[RowPlan]]]:
@@ -59,6 +54,9 @@ def planned(subject: Subject) -> Iterator[tuple[str, list[RowPlan]]]:
         shared = name == "plan_aux" and plan is last.plan  # a replay reads both pools through one plan
         if plan is not None and not shared and hasattr(plan, "token_indices"):
             yield name, subject.once(name, lambda plan=plan: rows_of(plan, size))  # type: ignore[misc]
+
+
+_FIELDS = ("kv_len", "pages", "covered", "write_page", "write_offset")
 
 
 class Plans:
@@ -76,15 +74,19 @@ class Plans:
 
     def values(self, subject: Subject, point: Point) -> Values:
         values: Values = {}
-        labels = [subject.names.label(entry) for entry in subject.entries]
+        labels = tuple(subject.names.label(entry) for entry in subject.entries)
         for name, rows in planned(subject):
             values[key(Kind.PLAN, None, f"{name}.padded")] = _padding(rows[len(labels) :])
-            for label, row in zip(labels, rows, strict=False):
-                values[key(Kind.PLAN, label, f"{name}.kv_len")] = row.kv_len
-                values[key(Kind.PLAN, label, f"{name}.pages")] = Pages("primary", row.pages)
-                values[key(Kind.PLAN, label, f"{name}.covered")] = row.covered
-                values[key(Kind.PLAN, label, f"{name}.write_page")] = Pages("primary", (row.page,))
-                values[key(Kind.PLAN, label, f"{name}.write_offset")] = row.offset
+            fields = tuple(f"{name}.{field}" for field in _FIELDS)
+            places = iter(keys(Kind.PLAN, labels[: len(rows)], fields))
+            for row, (kv_len, pages, covered, write_page, write_offset) in zip(
+                rows, zip(*[places] * len(fields), strict=True), strict=False
+            ):
+                values[kv_len] = row.kv_len
+                values[pages] = subject.pages(pages, "primary", row.pages)
+                values[covered] = row.covered
+                values[write_page] = subject.pages(write_page, "primary", (row.page,))
+                values[write_offset] = row.offset
         if subject.forward.last is not None and subject.forward.last.buffers is not None:
             values.update(_static(subject, subject.forward.last, labels))
         return values
@@ -95,21 +97,25 @@ def _padding(rows: list[RowPlan]) -> tuple[str, ...]:
     return tuple(sorted({f"kv_len {row.kv_len}, offset {row.offset}" for row in rows}))
 
 
-def _static(subject: Subject, forward: Forward, labels: list[str]) -> Iterator[tuple[Key, Observed]]:
+def _static(subject: Subject, forward: Forward, labels: tuple[str, ...]) -> Iterator[tuple[Key, Observed]]:
     tensors: Mapping[str, Any] = {**forward.buffers.inputs, **forward.buffers.in_place}
     sizes = [pool.config.page_size for _, pool in subject.pools()]
     lengths = tensors["cache_seqlens"].tolist() if "cache_seqlens" in tensors else []
     for name, tensor in tensors.items():
         if tensor.dim() == 2 and sizes:
-            table = tensor.cpu().numpy()
-            for row, (label, length) in enumerate(zip(labels, lengths, strict=False)):
-                live = table[row, : -(-max(0, length) // sizes[0])]
-                yield key(Kind.PLAN, label, f"static.{name}"), Pages("primary", tuple(live.tolist()))
+            live = [-(-max(0, length) // sizes[0]) for length in lengths[: len(labels)]]
+            table = tensor[: len(live), : max(live, default=0)].tolist()
+            places = keys(Kind.PLAN, labels, (f"static.{name}",))
+            for place, row, end in zip(places, table, live, strict=False):
+                yield place, subject.pages(place, "primary", tuple(row[:end]))
         elif tensor.dim() == 1 and len(tensor) == forward.bucket and name in forward.buffers.padding:
             numbers = tensor.tolist()
-            for label, number in zip(labels, numbers, strict=False):
-                slot = name == "state_slots"
-                yield key(Kind.PLAN, label, f"static.{name}"), Pages(name, (number,)) if slot else number
+            places = keys(Kind.PLAN, labels, (f"static.{name}",))
+            if name == "state_slots":
+                slots = zip(places, numbers, strict=False)
+                yield from ((place, subject.pages(place, name, (number,))) for place, number in slots)
+            else:
+                yield from zip(places, numbers, strict=False)
             padded = tuple(sorted(set(numbers[len(labels) :])))
             yield key(Kind.PLAN, None, f"static.{name}.padded"), padded
         elif name not in forward.buffers.padding:  # not by row: how many rows are valid, and the like

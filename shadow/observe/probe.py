@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from shadow.observation import Key, Kind, Observed, Point
+from shadow.observation import Key, Kind, Observed, Pages, Point
 from shadow.observe.forward import ForwardWatch
 from shadow.observe.hooks import Hooks
 from shadow.observe.names import Names
@@ -26,6 +26,8 @@ class Subject:
     `logits`: [rows, V] of the event in hand, where it has some. `observing`: what a hook does inside of it
     counts as observing, not as the worker's time. `numeric`: content is
     to be scored, not only told apart. `memo`: what several want to know of one event, see `once`.
+    `same`: the last pages of each key, see `pages`. `kept`: what was made of an event and holds for the next,
+    where what it was made of is the same, value by value.
     `shows_content`: whether probes that are not structural are asked at the decode step in hand.
     """
 
@@ -40,6 +42,8 @@ class Subject:
     numeric: bool = False
     memo: dict[str, Any] = field(default_factory=dict)
     shows_content: Callable[[], bool] = lambda: True
+    same: dict[Key, Pages] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
     forward: ForwardWatch = field(init=False)
 
     def __post_init__(self) -> None:
@@ -76,12 +80,32 @@ class Subject:
     def _attended(self) -> dict[str, int]:
         indices = [int(index) for index in self.wrapper.cur_batch or ()]
         lengths = [] if self.wrapper.cache_seqlens is None else self.wrapper.cache_seqlens.tolist()
-        return {self.names.of_index(i): int(n) for i, n in zip(indices, lengths, strict=False)}
+        return dict(zip(self.names.of_indices(indices), map(int, lengths), strict=False))
+
+    def order(self, pool: Any) -> list[str]:
+        """Labels of the rows of a pool's table."""
+        labels: list[str] = self.once(
+            f"order {pool.config.name}", lambda: self.names.of_indices(pool.slot_to_seq_id)
+        )
+        return labels
+
+    def pages(self, place: Key, pool: str, ids: tuple[int, ...], *, owned: bool = True) -> Pages:
+        """These pages: the very object of the event before where they are the same."""
+        last = self.same.get(place)
+        if last is None or last.ids != ids or last.pool != pool:
+            last = self.same[place] = Pages(pool, ids, owned)
+        return last
 
     def table(self, pool: Any) -> np.ndarray:
         """A pool's page table, int32 [rows, columns], on the CPU."""
         table: np.ndarray = self.once(f"table {pool.config.name}", lambda: pool.gpu_table.cpu().numpy())
         return table
+
+
+@lru_cache(maxsize=1 << 10)
+def keys(kind: Kind, sequences: tuple[str, ...], names: tuple[str, ...]) -> tuple[Key, ...]:
+    """All keys of the first sequence, then those of the next."""
+    return tuple(key(kind, label, name) for label in sequences for name in names)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from shadow.observation import Kind, Pages, Point, Rows
-from shadow.observe.probe import PlainProbe, Subject, Values, key
+from shadow.observation import Kind, Point, Rows
+from shadow.observe.probe import PlainProbe, Subject, Values, key, keys
 
 
 def live_rows(subject: Subject, pool: Any, kv_len: dict[str, int]) -> dict[str, list[int]]:
     """By label of the rows that attention is bound to, the pages that hold its tokens: the live prefix, in order."""
     table, size = subject.table(pool), pool.config.page_size
-    order = [subject.names.of_index(index) for index in pool.slot_to_seq_id]
-    return {
-        label: table[row, : -(-kv_len[label] // size)].tolist()
-        for row, label in enumerate(order[: len(table)])
-        if label in kv_len
-    }
+    order = subject.names.of_indices(pool.slot_to_seq_id)
+    live = {label: max(0, -(-length // size)) for label, length in kv_len.items()}
+    rows = table[: len(order), : max(live.values(), default=0)].tolist()
+    return {label: row[: live[label]] for label, row in zip(order, rows, strict=False) if label in live}
 
 
 class PageTables(PlainProbe):
@@ -33,26 +31,27 @@ class PageTables(PlainProbe):
             key(Kind.PAGE_TABLE, None, "rows"): Rows(tuple(kv_len)),
             key(Kind.PAGE_TABLE, None, "num_lengths"): 0 if lengths is None else len(lengths),
         }
-        for label, length in kv_len.items():
-            values[key(Kind.PAGE_TABLE, label, "kv_len")] = length
+        values.update(zip(keys(Kind.PAGE_TABLE, tuple(kv_len), ("kv_len",)), kv_len.values(), strict=True))
         # In order of allocation: a sequence that takes one page too many moves the pages of all after it.
         values.update(_owned(subject))
         for name, pool in subject.pools():
-            order = tuple(subject.names.of_index(index) for index in pool.slot_to_seq_id)
-            values[key(Kind.PAGE_TABLE, None, f"{name}.slot_order")] = Rows(order)
-            for label, pages in live_rows(subject, pool, kv_len).items():
-                values[key(Kind.PAGE_TABLE, label, f"{name}.live_pages")] = Pages(name, tuple(pages))
+            values[key(Kind.PAGE_TABLE, None, f"{name}.slot_order")] = Rows(tuple(subject.order(pool)))
+            live = live_rows(subject, pool, kv_len)
+            for place, pages in zip(
+                keys(Kind.PAGE_TABLE, tuple(live), (f"{name}.live_pages",)), live.values(), strict=True
+            ):
+                values[place] = subject.pages(place, name, tuple(pages))
         return values
 
 
 def _owned(subject: Subject) -> Values:
-    return {
-        key(Kind.PAGE_TABLE, subject.names.of_index(index), f"{name}.owned_pages"): Pages(
-            name, tuple(map(int, pages))
-        )
-        for name, pool in subject.pools()
-        for index, pages in pool._sequences.items()
-    }
+    values: Values = {}
+    for name, pool in subject.pools():
+        labels = tuple(subject.names.of_indices(pool._sequences))
+        places = keys(Kind.PAGE_TABLE, labels, (f"{name}.owned_pages",))
+        for place, pages in zip(places, pool._sequences.values(), strict=True):
+            values[place] = subject.pages(place, name, tuple(map(int, pages)))
+    return values
 
 
 class PoolCounts(PlainProbe):

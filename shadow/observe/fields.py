@@ -1,0 +1,181 @@
+"""Plain forms of the fields of live objects, made anew only of what is not what it was.
+
+There are a thousand fields at each step. All of them are read; of one that holds the very object that it held before,
+and that cannot change in place, the plain form of then is the plain form of now. Tensors, containers and objects are
+looked into every time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from enum import Enum, auto
+from functools import lru_cache
+from itertools import compress, count
+from operator import attrgetter, is_, is_not
+from typing import Any
+
+import numpy as np
+import torch
+
+from shadow.observation import Key, Observed
+from shadow.observe.probe import Values
+from shadow.plain import Plain, Record, plain
+
+_SHOWN = 16  # numbers of a tensor; of a longer one the last few, and a digest of all
+_SETTLED = frozenset((int, bool, str, float, bytes, type(None)))
+Reader = Callable[[Any], tuple[Any, ...]]
+
+
+@lru_cache(maxsize=64)
+def reader(names: tuple[str, ...]) -> Reader:
+    """Reads all of these attributes at once. AttributeError where one was never set."""
+    return attrgetter(*names) if len(names) > 1 else lambda owner: tuple(getattr(owner, n) for n in names)
+
+
+class _Sort(Enum):
+    TENSOR = auto()
+    FROZEN = auto()
+    OTHER = auto()
+
+
+@lru_cache(maxsize=64)
+def _sort(cls: Any) -> _Sort:
+    if issubclass(cls, torch.Tensor):
+        return _Sort.TENSOR
+    parameters = getattr(cls, "__dataclass_params__", None)
+    return _Sort.FROZEN if parameters is not None and parameters.frozen else _Sort.OTHER
+
+
+@dataclass
+class _Looked:
+    """One object. `inner`: the places of what may have changed in place."""
+
+    owner: Any
+    places: tuple[Key, ...]
+    held: tuple[Any, ...]
+    values: Values
+    inner: set[int]
+
+
+@dataclass(frozen=True)
+class _Parameters:
+    """A frozen object. `settled`: nothing in it can change in place."""
+
+    value: Any
+    held: tuple[Any, ...]
+    settled: bool
+    plain: Plain
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    content: bytes
+    about: tuple[np.dtype[Any], tuple[int, ...]]
+    plain: Plain
+
+
+class Fields:
+    """Of objects that are looked at again and again; `forget` them when they are done with."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        self._looked: dict[int, _Looked] = {}
+        self._frozen: dict[int, _Parameters] = {}
+        self._tensors: dict[tuple[int, int], _Tensor] = {}
+
+    def of(
+        self, owner: Any, names: tuple[str, ...], places: tuple[Key, ...], rename: Mapping[str, str]
+    ) -> Values:
+        """By the key of each name, in order; not to be kept, for it is brought up to date the next time.
+
+        `rename` must be what it was before, but after `forget`.
+        """
+        try:
+            held = reader(names)(owner)
+        except AttributeError:
+            held = tuple(getattr(owner, name, None) for name in names)
+        last = self._looked.get(id(owner))
+        if last is None or last.owner is not owner or last.places != places:
+            last = self._looked[id(owner)] = _Looked(owner, places, held, dict.fromkeys(places), set())
+            changed = set(range(len(names)))
+        else:
+            changed = last.inner.union(compress(count(), map(is_not, last.held, held)))
+            last.held = held
+        values = last.values
+        for at in changed:
+            value, place = held[at], places[at]
+            sort = type(value)
+            if sort in _SETTLED or isinstance(value, Enum):
+                last.inner.discard(at)
+                if sort is str:
+                    value = rename.get(value, value)
+                values[place] = value if sort in _SETTLED else value.name
+            else:
+                last.inner.add(at)
+                values[place] = self._look_into(owner, at, names[at], value, rename, values[place])
+        return values
+
+    def _look_into(
+        self, owner: Any, at: int, name: str, value: Any, rename: Mapping[str, str], before: Observed
+    ) -> Observed:
+        cls: Any = type(value)
+        sort = _sort(cls)
+        if sort is _Sort.TENSOR and not value.is_floating_point():
+            # what lies behind the tokens decoded so far is uninitialised memory
+            end = owner.decoded_length if name == "decoded_tokens" else None
+            return self._numbers((id(owner), at), value, end)
+        if sort is _Sort.FROZEN:
+            return self._parameters(value, cls, rename)
+        now = plain(value, rename)
+        return before if now == before and repr(now) == repr(before) else now
+
+    def _parameters(self, value: Any, cls: Any, rename: Mapping[str, str]) -> Plain:
+        held = reader(_names_of(cls))(value)
+        known = self._frozen.get(id(value))
+        if (
+            known is None
+            or known.value is not value
+            or not known.settled
+            or not all(map(is_, known.held, held))
+        ):
+            settled = all(map(_settled, held))
+            known = self._frozen[id(value)] = _Parameters(value, held, settled, plain(value, rename))
+        return known.plain
+
+    def _numbers(self, place: tuple[int, int], tensor: torch.Tensor, end: int | None) -> Plain:
+        numbers: np.ndarray = tensor.numpy() if tensor.device.type == "cpu" else tensor.cpu().numpy()
+        numbers = numbers[..., :end]
+        content, about = numbers.tobytes(), (numbers.dtype, numbers.shape)
+        known = self._tensors.get(place)
+        if known is None or known.content != content or known.about != about:
+            known = self._tensors[place] = _Tensor(content, about, _tensor(numbers, content))
+        return known.plain
+
+
+def _settled(value: Any) -> bool:
+    if type(value) is tuple:
+        return all(map(_settled, value))
+    return type(value) in _SETTLED or isinstance(value, Enum)
+
+
+@lru_cache(maxsize=64)
+def _names_of(cls: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(cls))
+
+
+@lru_cache(maxsize=64)
+def _name(dtype: np.dtype[Any]) -> str:
+    return str(dtype)
+
+
+def _tensor(numbers: np.ndarray, content: bytes) -> Plain:
+    if numbers.size > _SHOWN:
+        digest = hashlib.blake2b(content, digest_size=8).hexdigest()
+        shown: Plain = f"… {numbers.reshape(-1)[-8:].tolist()} (#{digest})"
+    else:
+        shown = tuple(numbers.reshape(-1).tolist())
+    return Record("Tensor", (("dtype", _name(numbers.dtype)), ("shape", numbers.shape), ("content", shown)))

@@ -19,10 +19,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from shadow.compare import compare_sides
+from shadow.diff import Comparison
 from shadow.messages import Setup
+from shadow.noise import Class, NoiseFloor
+from shadow.noise.classes import observed, rules
+from shadow.noise.conditions import conditions_of
+from shadow.noise.judging import Judge
+from shadow.noise.measure import NotMeasured, measure_class
 from shadow.observation import Event, Point
-from shadow.pairing import BATCH_ORDER, BUCKET, DTYPE, SAME, THREADS, Pairing
+from shadow.pair import compare_sides
+from shadow.pairing import BATCH_ORDER, BUCKET, SAME, Pairing
 from shadow.tally import Tally
 from shadow.workloads import Batch, Request, write_batches
 from shadow.workloads.requests import random_prompt
@@ -30,6 +36,7 @@ from shadow.workloads.requests import random_prompt
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "out" / "shadow"
 STEPS, PAGE = 64, 16
+CALIBRATION, MARGIN = 20, 2.0
 OPTIONS: dict[str, object] = {
     "model": "tiny",
     "device": "cpu",
@@ -38,27 +45,33 @@ OPTIONS: dict[str, object] = {
     "host_kv_pages": 40,
     "max_batch_size": 4,
 }
+ROOMY: dict[str, object] = {"gpu_kv_pages": 80, "host_kv_pages": 160}
 console = Console()
 
 
 @dataclass(frozen=True)
 class Form:
-    """One way in which the sides differ. `row_exact`: results may not depend on what else is in the batch."""
+    """One way in which the sides differ. `row_exact`: results may not depend on what else is in the batch.
+
+    `noise`: bits may differ; what differs is judged by bounds that further A/A runs gave before.
+    """
 
     name: str
     pairing: Pairing
     share: float
     row_exact: bool = False
-    structural: bool = False
+    noise: Class | None = None
     threads: int = 1
-    shuffled: bool = False
+    shuffled: bool = (
+        False  # in pools with room for all: which of two equals is loaded first depends on the order
+    )
     options: tuple[tuple[str, object], ...] = ()
 
     def sides(self, batches: tuple[str, ...], seed: int) -> tuple[Setup, Setup]:
-        options = {**OPTIONS, "row_exact": self.row_exact}
-        control = Setup(
-            str(ROOT), batches, 1, options, {"BATCHGEN_REP_DETECTION": "0"}, structural=self.structural
-        )
+        options = {**OPTIONS, "row_exact": self.row_exact, **(ROOMY if self.shuffled else {})}
+        control = Setup(str(ROOT), batches, 1, options, {"BATCHGEN_REP_DETECTION": "0"})
+        if self.noise is not None:
+            control = observed(control, self.noise)
         candidate = replace(
             control,
             options={**options, **dict(self.options)},
@@ -73,8 +86,8 @@ FORMS = (
     Form("batch order", BATCH_ORDER, 0.15, row_exact=True, shuffled=True),
     Form("one bucket", BUCKET, 0.1, row_exact=True, options=(("cuda_graph_num_buckets", 1),)),
     Form("no static buffers", BUCKET, 0.1, row_exact=True, options=(("cuda_graphs", False),)),
-    Form("two threads", THREADS, 0.05, threads=2),
-    Form("bf16", DTYPE, 0.1, structural=True, options=(("dtype", "bfloat16"),)),
+    Form("two threads", rules(Class.THREADS), 0.05, noise=Class.THREADS, threads=2),
+    Form("bf16", rules(Class.DTYPE), 0.1, noise=Class.DTYPE, options=(("dtype", "bfloat16"),)),
 )
 
 
@@ -108,7 +121,20 @@ def sessions(runs: int, size: int) -> Iterator[tuple[int, int]]:
         yield first, min(size, runs - first)
 
 
-def session(form: Form, first: int, count: int, score: Score) -> None:
+def judge_of(form: Form) -> Judge | None:
+    """What judges the differences of a form whose bits may differ, from runs of its own."""
+    if form.noise is None:
+        return None
+    rng = random.Random(f"{form.name}: noise")
+    with tempfile.TemporaryDirectory(prefix="shadow-aa-") as folder:
+        control, _ = form.sides(write_batches([batch(0, rng)], Path(folder)), seed=0)
+        bounds = measure_class(control, form.noise, CALIBRATION, Path(folder), margin=MARGIN, timeout=600)
+        if isinstance(bounds, NotMeasured):
+            raise SystemExit(f"{form.name}: {bounds.reason}")
+        return Judge(NoiseFloor(conditions_of(control), bounds), form.noise)
+
+
+def session(form: Form, first: int, count: int, score: Score, judge: Judge | None) -> None:
     """Some runs on one live worker a side; the first alarm ends them."""
     rng = random.Random(f"{form.name}:{first}")
     batches = [batch(first + number, rng) for number in range(count)]
@@ -122,7 +148,13 @@ def session(form: Form, first: int, count: int, score: Score) -> None:
     with tempfile.TemporaryDirectory(prefix="shadow-aa-") as folder:
         control, candidate = form.sides(write_batches(batches, Path(folder)), seed=first)
         tally, outcome = compare_sides(
-            control, candidate, timeout=600, pairing=form.pairing, watch=watch, stop=_anything
+            control,
+            candidate,
+            timeout=600,
+            pairing=form.pairing,
+            watch=watch,
+            stop=_anything,
+            review=judge or _unjudged,
         )
     score.seconds += time.monotonic() - started
     score.runs += sum(number >= STEPS for number in steps.values())
@@ -134,6 +166,10 @@ def session(form: Form, first: int, count: int, score: Score) -> None:
         score.alarms.append(f"runs from {first}: {outcome.trouble.message}")
     elif len(steps) < count or min(steps.values()) < STEPS:
         score.alarms.append(f"runs from {first}: only {steps} steps were compared")
+
+
+def _unjudged(control: Event, candidate: Event, comparison: Comparison) -> Comparison:
+    return comparison
 
 
 def _anything(tally: Tally) -> bool:
@@ -152,8 +188,9 @@ def main() -> int:
         if form.name not in scores:
             continue
         score = scores[form.name]
+        judge = judge_of(form)
         for first, count in sessions(max(1, round(arguments.runs * form.share)), arguments.session):
-            session(form, first, count, score)
+            session(form, first, count, score, judge)
             console.print(
                 f"{form.name}: {score.runs} runs, {score.steps:,} steps, {score.values:,} values, "
                 f"[bold]{len(score.alarms)} alarms[/bold] ({1000 * score.seconds / max(1, score.steps):.0f} ms/step)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,22 +14,13 @@ from shadow.explain import Narrator
 from shadow.graft.blame import blame, verdict
 from shadow.lockstep import Reviewer, Watcher, as_found
 from shadow.messages import Setup
+from shadow.nursery import code_digest
 from shadow.observation import Event, Kind, Point
 from shadow.pair import compare_sides
 from shadow.pairing import SAME, Pairing
 from shadow.pictures.album import Album
 from shadow.tally import Tally
 from shadow.verdict import Circumstances, build_report
-
-
-def code_digest(tree: Path) -> str:
-    """One digest of every Python file of the tree's `batchgen`, names and contents."""
-    digest = hashlib.sha256()
-    for path in sorted((tree / "batchgen").rglob("*.py")):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(tree)}\0{len(content)}\0".encode())
-        digest.update(content)
-    return digest.hexdigest()
 
 
 def compare_and_report(

@@ -8,7 +8,7 @@ batch are sent in full.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import compress, count
 from operator import is_not
@@ -62,6 +62,16 @@ def unchanged(before: Any, now: Any) -> bool:
     return before is now
 
 
+def _changed(before: list[Any], now: list[Any]) -> Iterator[int]:
+    for at in compress(count(), map(is_not, before, now)):
+        old, new = before[at], now[at]
+        if type(new) is int and type(old) is int:  # nearly all of them
+            if new != old:
+                yield at
+        elif not unchanged(old, new):
+            yield at
+
+
 class Encoder:
     """The end that sends. Values must not change after they were sent: observations are snapshots."""
 
@@ -77,8 +87,7 @@ class Encoder:
         values = list(now.values())
         if before is not None and event.point is not Point.END:
             old = list(before.values()) if layout is None else [before.get(key, _Never) for key in now]
-            others = compress(count(), map(is_not, old, values))
-            places = array("I", [at for at in others if not unchanged(old[at], values[at])])
+            places = array("I", _changed(old, values))
             values = [values[at] for at in places]
         said = event.violations, event.checked, event.batch, event.fired
         return Delta(event.point, event.step, layout, places, tuple(values), *said)

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _recorded(arguments: argparse.Namespace, tree: Path) -> Report:
     from rich.console import Console
 
-    from shadow.compare import code_digest
+    from shadow.nursery import code_digest
     from shadow.record.format import RecordError
     from shadow.record.process import Task
     from shadow.record.reader import open_record

@@ -34,9 +34,8 @@ class Coverage:
         looked_at, found = 0, []
         lengths = subject.attended()
         for name, rows in planned(subject):
-            for entry, row in zip(subject.entries, rows, strict=False):
+            for label, row in zip(subject.labels(), rows, strict=False):
                 looked_at += 1
-                label = subject.names.label(entry)
                 if not row.covered == row.kv_len == lengths.get(label):
                     text = f"{name} covers {row.covered} positions of {label}, kv_len is {lengths.get(label)}"
                     found.append(Violation(self.name, text, label, late=True))

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from shadow.observation import Key, Observed
-from shadow.observe.probe import Values
+from shadow.observation import Key, Kind, Observed
+from shadow.observe.probe import Values, keys
 from shadow.plain import Plain, Record, plain
 
 _SHOWN = 16  # numbers of a tensor; of a longer one the last few, and a digest of all
@@ -50,10 +50,13 @@ def _sort(cls: Any) -> _Sort:
 
 @dataclass
 class _Looked:
-    """One object. `inner`: the places of what may have changed in place."""
+    """One object, which is held: its id is nobody else's. `inner`: the places of what may have changed in place."""
 
     owner: Any
+    label: str
+    names: tuple[str, ...]
     places: tuple[Key, ...]
+    read: Reader
     held: tuple[Any, ...]
     values: Values
     inner: set[int]
@@ -61,25 +64,24 @@ class _Looked:
 
 @dataclass(frozen=True)
 class _Parameters:
-    """A frozen object. `settled`: nothing in it can change in place."""
+    """A frozen object, held as well. `settled`: nothing in it can change in place."""
 
     value: Any
+    read: Reader
     held: tuple[Any, ...]
     settled: bool
     plain: Plain
 
 
-@dataclass(frozen=True)
-class _Tensor:
-    content: bytes
-    about: tuple[np.dtype[Any], tuple[int, ...]]
-    plain: Plain
+_Tensor = tuple[bytes, tuple[np.dtype[Any], tuple[int, ...]], Plain]
+"""Its bytes, dtype and shape, and what it is in plain form."""
 
 
 class Fields:
     """Of objects that are looked at again and again; `forget` them when they are done with."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
         self.forget()
 
     def forget(self) -> None:
@@ -87,24 +89,26 @@ class Fields:
         self._frozen: dict[int, _Parameters] = {}
         self._tensors: dict[tuple[int, int], _Tensor] = {}
 
-    def of(
-        self, owner: Any, names: tuple[str, ...], places: tuple[Key, ...], rename: Mapping[str, str]
-    ) -> Values:
+    def of(self, owner: Any, label: str, names: tuple[str, ...], rename: Mapping[str, str]) -> Values:
         """By the key of each name, in order; not to be kept, for it is brought up to date the next time.
 
         `rename` must be what it was before, but after `forget`.
         """
+        last = self._looked.get(id(owner))
+        if last is None or last.names != names or last.label != label:
+            places = keys(self._kind, (label,), names)
+            last = _Looked(owner, label, names, places, reader(names), (), dict.fromkeys(places), set())
+            self._looked[id(owner)] = last
         try:
-            held = reader(names)(owner)
+            held = last.read(owner)
         except AttributeError:
             held = tuple(getattr(owner, name, None) for name in names)
-        last = self._looked.get(id(owner))
-        if last is None or last.owner is not owner or last.places != places:
-            last = self._looked[id(owner)] = _Looked(owner, places, held, dict.fromkeys(places), set())
-            changed = set(range(len(names)))
-        else:
+        if last.held:
             changed = last.inner.union(compress(count(), map(is_not, last.held, held)))
-            last.held = held
+        else:
+            changed = set(range(len(held)))
+        last.held = held
+        places = last.places
         values = last.values
         for at in changed:
             value, place = held[at], places[at]
@@ -134,26 +138,26 @@ class Fields:
         return before if now == before and repr(now) == repr(before) else now
 
     def _parameters(self, value: Any, cls: Any, rename: Mapping[str, str]) -> Plain:
-        held = reader(_names_of(cls))(value)
         known = self._frozen.get(id(value))
-        if (
-            known is None
-            or known.value is not value
-            or not known.settled
-            or not all(map(is_, known.held, held))
-        ):
-            settled = all(map(_settled, held))
-            known = self._frozen[id(value)] = _Parameters(value, held, settled, plain(value, rename))
-        return known.plain
+        if known is not None and known.settled:
+            if all(map(is_, known.held, known.read(value))):
+                return known.plain
+        read = reader(_names_of(cls))
+        held = read(value)
+        now = plain(value, rename)
+        self._frozen[id(value)] = _Parameters(value, read, held, all(map(_settled, held)), now)
+        return now
 
     def _numbers(self, place: tuple[int, int], tensor: torch.Tensor, end: int | None) -> Plain:
         numbers: np.ndarray = tensor.numpy() if tensor.device.type == "cpu" else tensor.cpu().numpy()
         numbers = numbers[..., :end]
         content, about = numbers.tobytes(), (numbers.dtype, numbers.shape)
         known = self._tensors.get(place)
-        if known is None or known.content != content or known.about != about:
-            known = self._tensors[place] = _Tensor(content, about, _tensor(numbers, content))
-        return known.plain
+        if known is not None and known[0] == content and known[1] == about:
+            return known[2]
+        now = _tensor(numbers, content)
+        self._tensors[place] = content, about, now
+        return now
 
 
 def _settled(value: Any) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
+_TOGETHER = 64  # indices asked for together, the rows of a table above all, are asked for many times an event
 _named = attrgetter("global_idx", "uuid", "custom_id")
 
 
@@ -20,6 +21,7 @@ class Names:
         self._seen: tuple[int, int] | None = None
         self._named: list[tuple[Any, ...]] = []
         self._by_index: dict[int, str] = {}
+        self._together: dict[tuple[int, ...], list[str]] = {}
         self.by_uuid: dict[str, str] = {}
 
     @staticmethod
@@ -37,6 +39,7 @@ class Names:
             named = [(e.global_idx, e.uuid, getattr(e, "custom_id", None)) for e in entries]
         if named != self._named:
             self._named = named
+            self._together = {}
             self._by_index = {entry.global_idx: self.label(entry) for entry in entries}
             self.by_uuid = {entry.uuid: self.label(entry) for entry in entries}
         return entries
@@ -49,5 +52,13 @@ class Names:
         batch = getattr(self._worker, "global_batch", None)
         if batch is not None and self._seen != (id(batch), len(batch)):
             self.refresh()
-        known = self._by_index
-        return [known.get(int(index)) or f"global index {index}" for index in indices]
+        wanted, known = tuple(indices), self._by_index
+        if set(map(type, wanted)) != {
+            int
+        }:  # what else an index may be is not known to be hashable by its value
+            return [known.get(int(index)) or f"global index {index}" for index in wanted]
+        if wanted not in self._together:
+            if len(self._together) >= _TOGETHER:
+                self._together.clear()
+            self._together[wanted] = [known.get(index) or f"global index {index}" for index in wanted]
+        return self._together[wanted].copy()

@@ -74,7 +74,7 @@ class Plans:
 
     def values(self, subject: Subject, point: Point) -> Values:
         values: Values = {}
-        labels = tuple(subject.names.label(entry) for entry in subject.entries)
+        labels = subject.labels()
         for name, rows in planned(subject):
             values[key(Kind.PLAN, None, f"{name}.padded")] = _padding(rows[len(labels) :])
             fields = tuple(f"{name}.{field}" for field in _FIELDS)

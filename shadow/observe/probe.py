@@ -82,6 +82,11 @@ class Subject:
         lengths = [] if self.wrapper.cache_seqlens is None else self.wrapper.cache_seqlens.tolist()
         return dict(zip(self.names.of_indices(indices), map(int, lengths), strict=False))
 
+    def labels(self) -> tuple[str, ...]:
+        """Those of `entries`."""
+        labels: tuple[str, ...] = self.once("labels", lambda: tuple(map(self.names.label, self.entries)))
+        return labels
+
     def order(self, pool: Any) -> list[str]:
         """Labels of the rows of a pool's table."""
         labels: list[str] = self.once(
@@ -102,7 +107,7 @@ class Subject:
         return table
 
 
-@lru_cache(maxsize=1 << 10)
+@lru_cache(maxsize=1 << 12)
 def keys(kind: Kind, sequences: tuple[str, ...], names: tuple[str, ...]) -> tuple[Key, ...]:
     """All keys of the first sequence, then those of the next."""
     return tuple(key(kind, label, name) for label in sequences for name in names)

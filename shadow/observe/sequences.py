@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from shadow.observation import Key, Kind, Point
+from shadow.observation import Kind, Point
 from shadow.observe.fields import Fields
-from shadow.observe.probe import PlainProbe, Subject, Values, key
+from shadow.observe.probe import PlainProbe, Subject, Values
 
 
 @lru_cache(maxsize=64)
@@ -21,18 +21,13 @@ def _field_names(entry: Any) -> tuple[str, ...]:
     return tuple(sorted({*slots, *more})) if more else slots
 
 
-@lru_cache(maxsize=1 << 14)
-def _keys(label: str, names: tuple[str, ...]) -> tuple[Key, ...]:
-    return tuple(key(Kind.SEQUENCE, label, name) for name in names)
-
-
 class Sequences(PlainProbe):
     kind = Kind.SEQUENCE
     points = frozenset((Point.PREFILL, Point.DECODE, Point.BOUNDARY, Point.END))
     structural = True
 
     def __init__(self) -> None:
-        self._fields = Fields()
+        self._fields = Fields(Kind.SEQUENCE)
         self._named: object = None
 
     def install(self, subject: Subject) -> None:
@@ -44,10 +39,8 @@ class Sequences(PlainProbe):
             self._fields.forget()
             self._named = names.by_uuid
         values: Values = {}
-        for entry in subject.entries:
-            fields = _field_names(entry)
-            places = _keys(names.label(entry), fields)
-            values.update(self._fields.of(entry, fields, places, names.by_uuid))
+        for entry, label in zip(subject.entries, subject.labels(), strict=True):
+            values.update(self._fields.of(entry, label, _field_names(entry), names.by_uuid))
         if point is Point.END:  # nothing is kept alive beyond its batch
             self._fields.forget()
         return values

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from reports import from_json
 from shadow.cli import main
 from shadow.diff import Mismatch, Nature
 from shadow.mutants import Fault, MutantError, Where, load, mutant
@@ -150,10 +150,8 @@ def test_the_example_file_is_caught_from_the_command_line(
         ["mutants", "--tree", str(ROOT), "--mutants", example, "--no-catalogue", "--json", str(written)]
     )
     assert code == 0, capsys.readouterr()
-    assert (
-        "2 of 2 mutants found as declared and in time"
-        in json.loads(written.read_text())["verdict"]["headline"]
-    )
+    headline = from_json(written.read_text()).verdict.headline
+    assert headline == "2 of 2 mutants found as declared and in time"
 
 
 def test_a_fast_part_of_the_catalogue_is_found_as_declared() -> None:

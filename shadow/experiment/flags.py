@@ -30,10 +30,12 @@ class Flags:
     timeout: float = 10.0
     #: File to which divergences are appended, one JSON value a line.
     report: str | None = None
+    #: Count which branches of the legacy body compared calls take; costs time until each was taken.
+    branches: bool = False
 
     @classmethod
     def from_env(cls, prefix: str, env: Mapping[str, str] | None = None) -> Flags:
-        """Reads `<prefix>_NATIVE`, `_COMPARE`, `_BUDGET`, `_TIMEOUT` and `_REPORT`.
+        """Reads `<prefix>_NATIVE`, `_COMPARE`, `_BUDGET`, `_TIMEOUT`, `_REPORT` and `_BRANCHES`.
 
         `_COMPARE` is on, off, or the share of sequences to compare ("0.05" or "5%").
 
@@ -55,6 +57,7 @@ class Flags:
             budget=_number(source, f"{prefix}_BUDGET", "a fraction of the control's time, such as 0.05"),
             timeout=_number(source, f"{prefix}_TIMEOUT", "seconds") or cls.timeout,
             report=source.get(f"{prefix}_REPORT") or None,
+            branches=_switch(source, f"{prefix}_BRANCHES"),
         )
 
 

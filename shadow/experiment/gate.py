@@ -98,7 +98,7 @@ class Gate:
         if running is None:
             return control(*args, **kwargs)
         try:
-            with running:
+            with running, running.uninterrupted:
                 value = control(*args, **kwargs)
         except BaseException as error:
             running.end(Raised(error))
@@ -114,7 +114,7 @@ class Gate:
         running = self._begin(owner, name, args, kwargs)
         if running is None:
             return await control(*args, **kwargs)
-        waiting = _Waiting(control(*args, **kwargs))
+        waiting = _Waiting(control(*args, **kwargs), running.uninterrupted)
         try:
             with running:
                 value = await waiting
@@ -211,10 +211,10 @@ def _is_candidate() -> bool:
 
 
 class _Waiting:
-    """Awaits a coroutine and knows whether it ever let others run."""
+    """Awaits a coroutine and knows whether it ever let others run; `around` is entered for each stretch."""
 
-    def __init__(self, coroutine: Any) -> None:
-        self.suspended = False
+    def __init__(self, coroutine: Any, around: contextlib.AbstractContextManager[None]) -> None:
+        self.suspended, self._around = False, around
         self._inner: Any = coroutine.__await__()
 
     def __await__(self) -> Generator[Any, Any, Any]:
@@ -224,13 +224,19 @@ class _Waiting:
         return self
 
     def __next__(self) -> Any:
-        return self._note(next(self._inner))
+        with self._around:
+            value = next(self._inner)
+        return self._note(value)
 
     def send(self, value: Any) -> Any:
-        return self._note(self._inner.send(value))
+        with self._around:
+            yielded = self._inner.send(value)
+        return self._note(yielded)
 
     def throw(self, *error: Any) -> Any:
-        return self._note(self._inner.throw(*error))
+        with self._around:
+            yielded = self._inner.throw(*error)
+        return self._note(yielded)
 
     def close(self) -> None:
         self._inner.close()

@@ -14,6 +14,7 @@ from typing import Any
 
 from shadow.experiment import intercept
 from shadow.experiment.audit import FOR_NOW, Auditor, accessors, written_in
+from shadow.experiment.branches import WATCH, Coverage, Unwatched, Watch
 from shadow.experiment.class_state import find_class
 from shadow.experiment.copies import TooLarge
 from shadow.experiment.effects import Effect, Isolated, Pure, Skip
@@ -30,6 +31,7 @@ from shadow.experiment.views import Unviewable, view_of
 
 _SLOWER = 5  # times as long as the control a candidate may always take
 _DOUBTED = 8  # calls in a row whose isolation is tried to be proved; afterwards ever fewer are
+_NOTHING = contextlib.nullcontext()
 
 
 @dataclass(eq=False)
@@ -45,16 +47,29 @@ class Running:
     started: float
     spent: float
     elsewhere: float
+    watch: Watch | None = None
+    #: Why its branches are not counted.
+    unwatched: str | None = None
     _token: Token[Watcher | None] | None = None
+    _watching: Token[Watch | None] | None = None
 
     def __enter__(self) -> None:
         """From here on the control's calls are recorded."""
         if self.recording is not None:
             self._token = ACTIVE.set(self.recording)
+        if self.watch is not None or WATCH.get() is not None:
+            self._watching = WATCH.set(self.watch)
 
     def __exit__(self, *_: object) -> None:
+        if self._watching is not None:
+            WATCH.reset(self._watching)
         if self._token is not None:
             ACTIVE.reset(self._token)
+
+    @property
+    def uninterrupted(self) -> contextlib.AbstractContextManager[None]:
+        """Around each stretch of the control that this thread runs without a break."""
+        return _NOTHING if self.watch is None else self.watch
 
     def end(self, outcome: Outcome, *, interleaved: bool = False) -> None:
         """The control has ended. Never raises, KeyboardInterrupt apart."""
@@ -106,6 +121,8 @@ class Laboratory:
         running = Running(self, name, 0, "", None, None, started, 0.0, Laboratory.overhead)
         outer = ACTIVE.get()
         token = ACTIVE.set(None)
+        unwatched = Unwatched()
+        unwatched.__enter__()
         try:
             running.number = self._ledger.called(name)
             reason = self._prepare(running, owner, args, kwargs)
@@ -114,12 +131,14 @@ class Laboratory:
             if running.trial is not None:
                 recorders = outer.recorders if isinstance(outer, Recording) else ()
                 running.recording = Recording((*recorders, running.trial.recorder))
+                running.watch = self._watch(running, owner)
         except KeyboardInterrupt:
             raise
         except BaseException as fault:
-            running.trial = running.recording = None
+            running.trial = running.recording = running.watch = None
             self._fault(name, fault)
         finally:
+            unwatched.__exit__()
             ACTIVE.reset(token)
         running.spent = perf_counter() - started
         Laboratory.overhead += running.spent
@@ -216,8 +235,12 @@ class Laboratory:
         control = ended - running.started - (Laboratory.overhead - running.elsewhere - running.spent)
         if running.trial is not None:
             token = ACTIVE.set(None)
+            unwatched = Unwatched()
+            unwatched.__enter__()
             history = None
             try:
+                if running.watch is not None:
+                    running.watch.end()
                 history = History(outcome.error) if isinstance(outcome, Raised) else None
                 self._book(running, outcome, max(self._flags.timeout, _SLOWER * control), interleaved)
             except KeyboardInterrupt:
@@ -225,6 +248,7 @@ class Laboratory:
             except BaseException as fault:
                 self._fault(running.name, fault)
             finally:
+                unwatched.__exit__()
                 ACTIVE.reset(token)
                 if history is not None:
                     with contextlib.suppress(Exception):
@@ -264,8 +288,31 @@ class Laboratory:
             for kind, found in examined.findings
         ]
         self._ledger.compared(running.name, examined.values, divergences)
+        self._count_branches(running)
         for divergence in divergences if self._on_divergence is not None else ():
             self._on_divergence(divergence)  # type: ignore[misc]
+
+    def _watch(self, running: Running, owner: Any) -> Watch | None:
+        """Follows the branches of a call that is to be compared."""
+        if not self._flags.branches:
+            return None
+        coverage = self._ledger.coverage.setdefault(running.name, Coverage())
+        found = on_class(owner if is_a(owner, type) else type(owner), f"_legacy_{running.name}")
+        try:
+            watch = coverage.watch(found[1] if found is not None else None)
+        except Exception as error:  # the comparison does not depend on it
+            watch = f"its branches cannot be read: {type(error).__name__}"
+        if isinstance(watch, str):
+            running.unwatched = watch
+            return None
+        return watch
+
+    def _count_branches(self, running: Running) -> None:
+        """Only now: a call that came out as not compared has not shown that its branches are equal."""
+        if running.watch is not None:
+            running.watch.count()
+        if self._flags.branches:
+            self._ledger.covered(running.name, running.unwatched)
 
     def _fault(self, name: str, fault: BaseException) -> None:
         try:

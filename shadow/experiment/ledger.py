@@ -10,9 +10,12 @@ import threading
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shadow.experiment.differ import Nature
+
+if TYPE_CHECKING:
+    from shadow.experiment.branches import Coverage
 
 logger = logging.getLogger("shadow.experiment")
 _EXAMPLES = 5
@@ -78,6 +81,13 @@ class MethodCount:
     values: int = 0
     faults: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
+    #: Branches of the legacy body that compared calls have taken, and how many it has.
+    branches_seen: int = 0
+    branches: int = 0
+    #: Those that none has, as "worker.py:123 -> 125".
+    unseen: tuple[str, ...] = ()
+    #: Why branches of compared calls were not counted, with the number of those calls.
+    uncounted: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)
@@ -93,13 +103,21 @@ class Summary:
     methods: tuple[tuple[str, MethodCount], ...]
     report: str | None
 
+    @property
+    def branches(self) -> tuple[int, int]:
+        """Branches that compared calls have taken, of how many; (0, 0) where none were counted."""
+        counts = [count for _, count in self.methods]
+        return sum(count.branches_seen for count in counts), sum(count.branches for count in counts)
+
     def line(self) -> str:
         """Everything in one line."""
         skipped = "; ".join(f"{count} {reason}" for reason, count in self.skipped[:6]) or "none"
         more = f"; {len(self.skipped) - 6} further reasons" if len(self.skipped) > 6 else ""
         report = f"; report: {self.report}" if self.report else ""
+        seen, branches = self.branches
+        taken = f"branches compared: {seen} of {branches}; " if branches else ""
         return (
-            f"shadow {self.gate}: {self.calls} calls, {self.compared} compared, {self.diverged} diverged; "
+            f"shadow {self.gate}: {self.calls} calls, {self.compared} compared, {self.diverged} diverged; {taken}"
             f"not compared: {skipped}{more}; harness faults: {self.faults}; "
             f"verdict {self.verdict.value} ({self.verdict.name.lower().replace('_', ' ')}){report}"
         )
@@ -114,6 +132,8 @@ class Ledger:
         self.divergences: list[Divergence] = []
         self.faults: list[str] = []
         self.notes: list[str] = []
+        #: By method; filled by the laboratory.
+        self.coverage: dict[str, Coverage] = {}
         self._groups: Counter[tuple[str, Kind, str]] = Counter()
         self._report, self._file = report, -1
         self._lock = threading.RLock()
@@ -140,6 +160,16 @@ class Ledger:
             count.diverged += bool(divergences)
         for divergence in divergences:
             self._found(divergence)
+
+    def covered(self, method: str, uncounted: str | None) -> None:
+        """After a comparison: what of the method's branches is known now."""
+        with self._lock:
+            count, coverage = self.methods[method], self.coverage[method]
+            if uncounted is not None:
+                count.uncounted[uncounted] += 1
+            if (len(coverage.seen), len(coverage.labels)) != (count.branches_seen, count.branches):
+                count.branches_seen, count.branches = len(coverage.seen), len(coverage.labels)
+                count.unseen = coverage.unseen()
 
     def _found(self, divergence: Divergence) -> None:
         group = (divergence.method, divergence.kind, re.sub(r"\[[^\]]*\]|\d+", "*", divergence.path))

@@ -103,6 +103,17 @@ def straight(self: Any, n: int) -> int:
     return n + 1
 
 
+def _long() -> Callable[..., Any]:
+    """Jumps so far that their instructions have prefixes."""
+    body = "".join(f"        n = (n + {i}) * 2\n" for i in range(99))
+    source = f"def far(self, n):\n    while n == 1:\n{body}    if n:\n{body}    return n\n"
+    names: dict[str, Any] = {"__name__": __name__}
+    exec(compile(source, "far.py", "exec"), names)
+    return names["far"]
+
+
+far = _long()
+
 #: By body: calls in order, with the ways that each is the first to take.
 CASES: dict[Callable[..., Any], list[tuple[tuple[Any, ...], set[str]]]] = {
     plain: [((1,), {"1 -> 4"}), ((2,), set()), ((5,), {"1 -> 2"})],
@@ -125,6 +136,7 @@ CASES: dict[Callable[..., Any], list[tuple[tuple[Any, ...], set[str]]]] = {
     chained: [((0,), {"2 -> 4"}), ((9,), set()), ((2,), {"2 -> 3"})],
     nested: [((0,), {"2 -> 4"}), ((1,), {"2 -> 3"})],
     straight: [((1,), set())],
+    far: [((0,), {"1 -> 101", "101 -> 201"}), ((5,), {"101 -> 102"}), ((1,), {"1 -> 2"})],
 }
 #: Those that no call of the cases takes.
 NEVER = {caught: {"5 -> raise"}, both: {"1 -> 1 (false) right"}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -94,6 +96,7 @@ def test_off_counts_nothing_and_says_nothing() -> None:
     count = count_of(gate)
     assert (count.compared, count.branches_seen, count.branches, count.unseen) == (1, 0, 0, ())
     assert "branches" not in gate.summary().line()
+    assert gate._ledger.coverage == {}
     assert not Flags.from_env("X", {}).branches
 
 
@@ -110,15 +113,8 @@ def test_a_call_that_is_not_sampled_counts_nothing() -> None:
 
 def test_a_call_within_a_compared_one_that_is_not_sampled_itself_counts_nothing() -> None:
     worker, gate = gate_of(plain)
-    watch = branches.Coverage().watch(plain)
-    assert isinstance(watch, branches.Watch)
     gate.configure(Flags(compare=True, rate=1e-12, branches=True))
-    token = branches.WATCH.set(watch)
-    with watch:
-        worker.act(9)
-    branches.WATCH.reset(token)
-    watch.end()
-    assert watch.arcs == {-1}
+    assert watched(plain, lambda: worker.act(9)).arcs == {-1}
 
 
 def test_a_call_that_came_out_as_not_compared_counts_nothing() -> None:
@@ -131,6 +127,7 @@ def test_a_call_that_came_out_as_not_compared_counts_nothing() -> None:
     worker.act(1)
     worker.act(0)
     assert (count_of(gate).compared, seen(gate)) == (0, 0)
+    assert gate._ledger.coverage["act"].seen == set()
 
 
 def test_what_the_handler_runs_is_not_counted() -> None:
@@ -222,6 +219,65 @@ def test_an_exception_leaves_no_trace() -> None:
     assert branches.WATCH.get() is None
     assert not branches._monitor._armed
     assert seen(gate) == 2
+
+
+def watched(body: Callable[..., Any], run: Callable[[], Any]) -> branches.Watch:
+    """What `run` takes of the branches of `body`."""
+    watch = branches.Coverage().watch(body)
+    assert isinstance(watch, branches.Watch)
+    token = branches.WATCH.set(watch)
+    with watch:
+        run()
+    branches.WATCH.reset(token)
+    watch.end()
+    return watch
+
+
+def test_what_the_gate_itself_runs_is_not_counted() -> None:
+    def aside() -> None:
+        with branches.Unwatched():
+            assert branches.WATCH.get() is None
+            plain(None, 1)
+        plain(None, 9)
+
+    assert len(watched(plain, aside).arcs - {-1}) == 1
+
+
+@before_monitoring
+def test_nothing_stays_on_a_frame_that_waits() -> None:
+    def steps(n: int) -> Iterator[int]:
+        if n:
+            yield n
+
+    made = steps(1)
+    assert len(watched(steps, lambda: next(made)).arcs - {-1}) == 1
+    frame = made.gi_frame  # type: ignore[attr-defined]
+    assert (frame.f_trace, frame.f_trace_lines, frame.f_trace_opcodes) == (None, True, False)
+
+
+def test_a_decorated_body_has_its_own_branches() -> None:
+    @functools.wraps(plain)
+    def around(self: Any, n: int) -> int:
+        return plain(self, n)
+
+    assert len(watched(around, lambda: around(None, 1)).coverage.labels) == 2
+
+
+def test_a_body_that_was_made_twice_has_its_branches_once() -> None:
+    coverage = branches.Coverage()
+    for body in (plain, FunctionType(plain.__code__.replace(), {})):
+        watch = coverage.watch(body)
+        assert isinstance(watch, branches.Watch)
+        watch.end()
+    assert (len(coverage.labels), len(coverage.codes)) == (2, 2)
+
+
+def test_what_the_compiler_adds_to_a_with_statement_is_no_branch() -> None:
+    def locked(lock: Any) -> int:
+        with lock:
+            return 1
+
+    assert branches.branches_of(locked.__code__).labels == {}
 
 
 @before_monitoring

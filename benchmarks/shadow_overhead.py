@@ -1,4 +1,4 @@
-"""What being watched costs: `python -m benchmarks.shadow_overhead [--model smollm2] [--batch 32] [--steps 32]`.
+"""What being watched costs: `python -m benchmarks.shadow_overhead [--model smollm2] [--batch 32] [--steps 64]`.
 
 Times of one side are CPU times of one thread, the worker's and the observer's of the same steps of the same run, so
 that a busy machine does not change the ratio. The dual path is wall time of both sides in lockstep, half of the
@@ -8,6 +8,7 @@ threads each, against the worker alone with all of them.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import pickle
@@ -107,6 +108,8 @@ def one_side(mode: str, arguments: argparse.Namespace) -> dict[str, float]:
             max_steps=arguments.steps,
         )
         steps_counted = arguments.steps
+    gc.collect()
+    gc.freeze()  # as in the process of a side
     with suppress(observing.EnoughSteps):
         worker.generate(requests)
     if mode != "alone":
@@ -252,7 +255,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.shadow_overhead", description=__doc__)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--steps", type=int, default=32)
+    parser.add_argument("--steps", type=int, default=64)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 2)
     parser.add_argument(
         "--one-side", choices=("alone", "structural", "sampled", "all"), help=argparse.SUPPRESS

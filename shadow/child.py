@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import importlib
 import pickle
@@ -161,6 +162,8 @@ def run(setup: Setup, link: Link) -> None:
             unobservable=observer.unobservable,
         )
     )
+    gc.collect()
+    gc.freeze()  # what is there now stays: observing makes objects enough for it to be searched again and again
     with planted(setup, worker, observer, link):
         try:
             for requests, _ in batches:

@@ -21,6 +21,7 @@ from shadow.messages import HarnessError
 from shadow.observation import Event, Key, Kind, Point, Row, Rows, Tokens, Violation
 from shadow.observe import PROBES, Probe, Subject, Values
 from shadow.observe.names import Names
+from shadow.observe.probe import key
 from shadow.plain import plain
 
 HOOKS = ("_select_tokens", "_decode_forward_step", "_compute_boundary_decisions", "_page_boundary_fast")
@@ -240,12 +241,12 @@ class Observer:
 
         No `tokens`: none could be selected.
         """
-        made: Values = {Key(Kind.LOGITS, None, "rows"): Rows(tuple(labels))}
+        made: Values = {key(Kind.LOGITS, None, "rows"): Rows(tuple(labels))}
         if self._with_logits and self._shows_content():
             for label, row in zip(labels, logits.detach().float().cpu().numpy(), strict=True):
-                made[Key(Kind.LOGITS, label, "logits")] = Row(row)
+                made[key(Kind.LOGITS, label, "logits")] = Row(row)
         for label, token in zip(labels, [] if tokens is None else tokens.tolist(), strict=tokens is not None):
-            made[Key(Kind.TOKENS, label, "token")] = int(token)
+            made[key(Kind.TOKENS, label, "token")] = int(token)
         return self._event(Point.DECODE if self._decoding else Point.PREFILL, list(entries), made)
 
     def _event(

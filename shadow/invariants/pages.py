@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ _POINTS = frozenset((Point.PREFILL, Point.DECODE, Point.BOUNDARY, Point.END))
 class Ownership:
     """One pool: how often each page is in the free list and in the lists of sequences, int64 [num_pages].
 
-    `beyond`: (holder, page) of what is no page of the pool. `made_of`: the size of the pool and its free list.
+    `beyond`: (holder, page) of what is no page of the pool.
     """
 
     pool: str
@@ -30,7 +31,6 @@ class Ownership:
     owned: np.ndarray
     pages: Mapping[str, Sequence[int]]
     beyond: list[tuple[str | None, int]]
-    made_of: tuple[int, tuple[int, ...]]
 
     def owners(self, page: int) -> list[str]:
         return [label for label, pages in self.pages.items() for held in pages if held == page]
@@ -45,7 +45,7 @@ def _ownership(name: str, size: int, free: tuple[int, ...], pages: dict[str, lis
             holders: list[tuple[str | None, Sequence[int]]] = [*pages.items(), (None, free)]
             beyond = [(label, page) for label, held in holders for page in held if not 0 <= page < size]
     counts = [np.bincount(n[(n >= 0) & (n < size)], minlength=size) for n in (listed, owned)]
-    return Ownership(name, counts[0], counts[1], pages, beyond, (size, free))
+    return Ownership(name, counts[0], counts[1], pages, beyond)
 
 
 def ownerships(subject: Subject) -> list[Ownership]:
@@ -62,11 +62,12 @@ def _ownerships(subject: Subject) -> Iterator[Ownership]:
     ]
     for name, pool, owners in places:
         pages = dict(zip(subject.names.of_indices(owners), map(list, owners.values()), strict=True))
-        made_of = pool.config.num_pages, free[name] or ()
-        last: Ownership | None = subject.kept.get(name)
-        if last is None or last.made_of != made_of or last.pages != pages:
-            last = subject.kept[name] = _ownership(name, *made_of, pages)
-        yield last
+        size, listed = pool.config.num_pages, free[name] or ()
+
+        def make(name: str = name, size: int = size, listed: Any = listed, pages: Any = pages) -> Ownership:
+            return _ownership(name, size, listed, pages)
+
+        yield subject.again(f"{name}.ownership", (size, listed, pages), make)
 
 
 class _WithFreeList(PlainInvariant):

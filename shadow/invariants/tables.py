@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
 from shadow.invariants.invariant import PlainInvariant
@@ -79,21 +82,33 @@ class TrailingColumns(PlainInvariant):
     def check(self, subject: Subject, point: Point) -> tuple[int, list[Violation]]:
         looked_at, found = 0, []
         for name, pool in subject.pools():
-            table, order = subject.table(pool), pool.slot_to_seq_id
+            table, order = subject.table(pool), list(pool.slot_to_seq_id)
             looked_at += table.size
-            beyond = np.argwhere(table[len(order) :] != -1)
-            if len(beyond):
-                row, column = beyond[0].tolist()
-                page = int(table[len(order) + row, column])
-                text = f"{name}: row {len(order) + row} is nobody's and names page {page}"
-                found.append(Violation(self.name, text, severity=Severity.LATENT))
-            rows = table[: len(order)]
-            held = np.array([len(pool._sequences.get(i, ())) for i in order[: len(rows)]], dtype=np.int64)
-            foreign = (rows != -1) & (np.arange(rows.shape[1]) >= held[:, None])
-            for row in np.flatnonzero(foreign.any(axis=1)).tolist():
-                owned, column = int(held[row]), int(foreign[row].argmax())
-                label = subject.order(pool)[row]
-                page = int(table[row, column])
-                text = f"{name}: row {row} names page {page} in column {column}, {owned} are owned"
-                found.append(Violation(self.name, text, label, severity=Severity.LATENT))
+            held = [len(pool._sequences.get(index, ())) for index in order]
+            made_of = subject.order(pool), held, subject.table_bytes(pool)
+
+            def trailing(
+                name: str = name, table: np.ndarray = table, made_of: Any = made_of
+            ) -> list[Violation]:
+                return list(self._trailing(name, table, made_of[0], made_of[1]))
+
+            found += subject.again(f"{name}.trailing", made_of, trailing)
         return looked_at, found
+
+    def _trailing(
+        self, name: str, table: np.ndarray, order: list[str], held: list[int]
+    ) -> Iterator[Violation]:
+        beyond = np.argwhere(table[len(order) :] != -1)
+        if len(beyond):
+            row, column = beyond[0].tolist()
+            page = int(table[len(order) + row, column])
+            text = f"{name}: row {len(order) + row} is nobody's and names page {page}"
+            yield Violation(self.name, text, severity=Severity.LATENT)
+        rows = table[: len(order)]
+        owned = np.array(held[: len(rows)], dtype=np.int64)
+        foreign = (rows != -1) & (np.arange(rows.shape[1]) >= owned[:, None])
+        for row in np.flatnonzero(foreign.any(axis=1)).tolist():
+            column = int(foreign[row].argmax())
+            page = int(table[row, column])
+            text = f"{name}: row {row} names page {page} in column {column}, {held[row]} are owned"
+            yield Violation(self.name, text, order[row], severity=Severity.LATENT)

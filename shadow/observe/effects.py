@@ -7,9 +7,9 @@ from typing import Any
 
 import torch.distributed
 
-from shadow.observation import Call, Calls, Key, Kind, Point
+from shadow.observation import Call, Calls, Kind, Point
 from shadow.observe.hooks import tree_class, tree_module
-from shadow.observe.probe import Subject, Values
+from shadow.observe.probe import Subject, Values, key
 
 COLLECTIVES = (
     "all_gather",
@@ -39,6 +39,8 @@ MUTATORS = {
     "StateSlotPool": ("allocate", "release"),
     "AsyncTask": ("wait",),
 }
+_LISTS = (list, tuple)  # not `list | tuple`, which makes an object each time that it is asked
+_NUMBERED = (int, tuple)
 _ALL = frozenset((Point.PREFILL, Point.DECODE, Point.DECISIONS, Point.BOUNDARY, Point.END))
 
 
@@ -73,7 +75,7 @@ class Effects:
 
     def values(self, subject: Subject, point: Point) -> Values:
         calls, self._calls = _counted(self._calls), []
-        return {Key(Kind.EFFECTS, None, "calls"): Calls(tuple(calls))}
+        return {key(Kind.EFFECTS, None, "calls"): Calls(tuple(calls))}
 
     def _recorder(self, subject: Subject, method: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -155,7 +157,7 @@ def _ints(value: Any) -> list[Any] | None:
         return [value]
     if hasattr(value, "dtype") and hasattr(value, "tolist"):
         return value.tolist() if value.dim() == 1 and not value.is_floating_point() else None
-    if isinstance(value, list | tuple) and all(isinstance(item, int | tuple) for item in value):
+    if isinstance(value, _LISTS) and all(issubclass(sort, _NUMBERED) for sort in set(map(type, value))):
         return list(value)
     return None
 

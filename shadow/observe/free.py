@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from shadow.observation import Kind, Point
@@ -57,15 +59,27 @@ class TableTails(PlainProbe):
         kv_len = subject.attended()
         values: Values = {}
         for name, pool in subject.pools():
-            table = subject.table(pool)
-            order = subject.order(pool)
-            beyond = int(np.count_nonzero(table[len(order) :] != -1))
-            values[key(Kind.HYGIENE, None, f"{name}.rows_beyond")] = beyond
-            rows = table[: len(order)]
-            live = [-(-kv_len.get(label, 0) // pool.config.page_size) for label in order[: len(rows)]]
-            tail = (rows != -1) & (np.arange(rows.shape[1]) >= np.array(live, np.int64)[:, None])
-            kept, ends = rows[tail].tolist(), np.cumsum(tail.sum(axis=1)).tolist()
-            places = keys(Kind.HYGIENE, tuple(order[: len(rows)]), (f"{name}.tail",))
-            for place, start, end in zip(places, [0, *ends], ends, strict=False):
-                values[place] = subject.pages(place, name, tuple(kept[start:end]), owned=False)
+            order, size = subject.order(pool), pool.config.page_size
+            live = [-(-kv_len.get(label, 0) // size) for label in order]
+            made_of = order, live, subject.table_bytes(pool)
+
+            def tails(name: str = name, pool: Any = pool, live: list[int] = live) -> Values:
+                return _tails(subject, name, pool, live)
+
+            values.update(subject.again(f"{name}.tails", made_of, tails))
         return values
+
+
+def _tails(subject: Subject, name: str, pool: Any, live: list[int]) -> Values:
+    table = subject.table(pool)
+    order = subject.order(pool)
+    values: Values = {}
+    beyond = int(np.count_nonzero(table[len(order) :] != -1))
+    values[key(Kind.HYGIENE, None, f"{name}.rows_beyond")] = beyond
+    rows = table[: len(order)]
+    tail = (rows != -1) & (np.arange(rows.shape[1]) >= np.array(live[: len(rows)], np.int64)[:, None])
+    kept, ends = rows[tail].tolist(), np.cumsum(tail.sum(axis=1)).tolist()
+    places = keys(Kind.HYGIENE, tuple(order[: len(rows)]), (f"{name}.tail",))
+    for place, start, end in zip(places, [0, *ends], ends, strict=False):
+        values[place] = subject.pages(place, name, tuple(kept[start:end]), owned=False)
+    return values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -131,4 +132,9 @@ class Pending(PlainProbe):
 
 def _collected(entry: Any) -> str:
     layer, k, v = entry
-    return f"layer {layer}: k {list(k.shape)}, v {None if v is None else list(v.shape)}"
+    return _shapes(layer, k.shape, None if v is None else v.shape)
+
+
+@lru_cache(maxsize=1 << 10)
+def _shapes(layer: int, k: tuple[int, ...], v: tuple[int, ...] | None) -> str:
+    return f"layer {layer}: k {list(k)}, v {None if v is None else list(v)}"

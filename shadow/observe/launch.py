@@ -16,6 +16,7 @@ _REBUILT = (
     "decode_plan",
     "decode_plan_aux",
 )  # made anew by the forward: what is there before is the last one
+_SCALARS = (bool, int, str)
 _SLOTS = {"state_slots", "primary_slot_indices", "aux_slot_indices"}
 
 
@@ -92,7 +93,7 @@ def _bound(subject: Subject) -> Iterator[tuple[Key, Observed]]:
             yield key(Kind.BINDING, None, name), Rows(rows)
         elif isinstance(value, torch.Tensor):
             yield from _tensor(subject, name, value, rows)
-        elif value is None or isinstance(value, bool | int | str):
+        elif value is None or isinstance(value, _SCALARS):
             yield key(Kind.BINDING, None, name), value
         else:
             role = "callable" if callable(value) else type(value).__name__

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shadow.observation import Key, Kind, Observed, Point
+from shadow.observation import Kind, Point
 from shadow.observe.forward import Forward
 from shadow.observe.probe import Subject, Values, key, keys
 
@@ -40,7 +40,7 @@ def rows_of(plan: Any, page_size: int) -> list[RowPlan]:
     ]
     covered, at, offset = placed.sum(axis=1), writes // page_size, writes % page_size
     columns = lengths, pages, covered.tolist(), at.tolist(), offset.tolist()
-    return [RowPlan(*row) for row in zip(*columns, strict=False)]
+    return list(map(RowPlan._make, zip(*columns, strict=False)))
 
 
 def planned(subject: Subject) -> Iterator[tuple[str, list[RowPlan]]]:
@@ -97,26 +97,30 @@ def _padding(rows: list[RowPlan]) -> tuple[str, ...]:
     return tuple(sorted({f"kv_len {row.kv_len}, offset {row.offset}" for row in rows}))
 
 
-def _static(subject: Subject, forward: Forward, labels: tuple[str, ...]) -> Iterator[tuple[Key, Observed]]:
+def _static(subject: Subject, forward: Forward, labels: tuple[str, ...]) -> Values:
     tensors: Mapping[str, Any] = {**forward.buffers.inputs, **forward.buffers.in_place}
     sizes = [pool.config.page_size for _, pool in subject.pools()]
     lengths = tensors["cache_seqlens"].tolist() if "cache_seqlens" in tensors else []
+    values: Values = {}
     for name, tensor in tensors.items():
+        field = f"static.{name}"
         if tensor.dim() == 2 and sizes:
             live = [-(-max(0, length) // sizes[0]) for length in lengths[: len(labels)]]
             table = tensor[: len(live), : max(live, default=0)].tolist()
-            places = keys(Kind.PLAN, labels, (f"static.{name}",))
-            for place, row, end in zip(places, table, live, strict=False):
-                yield place, subject.pages(place, "primary", tuple(row[:end]))
+
+            def pages(field: str = field, table: Any = table, live: list[int] = live) -> Values:
+                rows = zip(keys(Kind.PLAN, labels, (field,)), table, live, strict=False)
+                return {at: subject.pages(at, "primary", tuple(row[:end])) for at, row, end in rows}
+
+            values.update(subject.again(field, (labels, table, live), pages))
         elif tensor.dim() == 1 and len(tensor) == forward.bucket and name in forward.buffers.padding:
             numbers = tensor.tolist()
-            places = keys(Kind.PLAN, labels, (f"static.{name}",))
+            by_row = zip(keys(Kind.PLAN, labels, (field,)), numbers, strict=False)
             if name == "state_slots":
-                slots = zip(places, numbers, strict=False)
-                yield from ((place, subject.pages(place, name, (number,))) for place, number in slots)
+                values.update((at, subject.pages(at, name, (number,))) for at, number in by_row)
             else:
-                yield from zip(places, numbers, strict=False)
-            padded = tuple(sorted(set(numbers[len(labels) :])))
-            yield key(Kind.PLAN, None, f"static.{name}.padded"), padded
+                values.update(by_row)
+            values[key(Kind.PLAN, None, f"{field}.padded")] = tuple(sorted(set(numbers[len(labels) :])))
         elif name not in forward.buffers.padding:  # not by row: how many rows are valid, and the like
-            yield key(Kind.PLAN, None, f"static.{name}"), tuple(tensor.flatten().tolist())
+            values[key(Kind.PLAN, None, field)] = tuple(tensor.flatten().tolist())
+    return values

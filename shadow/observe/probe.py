@@ -73,6 +73,13 @@ class Subject:
             if pool is not None and hasattr(pool, "_pages"):
                 yield f"host.{pool.config.name}", pool
 
+    def again(self, name: str, made_of: Any, make: Callable[[], Any]) -> Any:
+        """What `make` gives; that of the event before where all that it is made of is the same, value by value."""
+        last = self.kept.get(name)
+        if last is None or last[0] != made_of:
+            last = self.kept[name] = made_of, make()
+        return last[1]
+
     def attended(self) -> dict[str, int]:
         """kv_len by label of the rows that attention is bound to, in row order."""
         return dict(self.once("attended", self._attended))
@@ -105,6 +112,14 @@ class Subject:
         """A pool's page table, int32 [rows, columns], on the CPU."""
         table: np.ndarray = self.once(f"table {pool.config.name}", lambda: pool.gpu_table.cpu().numpy())
         return table
+
+    def table_bytes(self, pool: Any) -> tuple[tuple[int, ...], bytes]:
+        """The shape and the content of a pool's page table."""
+        table = self.table(pool)
+        content: tuple[tuple[int, ...], bytes] = self.once(
+            f"bytes {pool.config.name}", lambda: (table.shape, table.tobytes())
+        )
+        return content
 
 
 @lru_cache(maxsize=1 << 12)

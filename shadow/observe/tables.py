@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shadow.observation import Kind, Point, Rows
+from shadow.observation import Key, Kind, Point, Rows
 from shadow.observe.probe import PlainProbe, Subject, Values, key, keys
 
 
@@ -36,11 +36,14 @@ class PageTables(PlainProbe):
         values.update(_owned(subject))
         for name, pool in subject.pools():
             values[key(Kind.PAGE_TABLE, None, f"{name}.slot_order")] = Rows(tuple(subject.order(pool)))
-            live = live_rows(subject, pool, kv_len)
-            for place, pages in zip(
-                keys(Kind.PAGE_TABLE, tuple(live), (f"{name}.live_pages",)), live.values(), strict=True
-            ):
-                values[place] = subject.pages(place, name, tuple(pages))
+            size = pool.config.page_size
+            counts = [(label, -(-length // size)) for label, length in kv_len.items()]
+            made_of = subject.order(pool), counts, subject.table_bytes(pool)
+
+            def live(name: str = name, pool: Any = pool) -> Values:
+                return _live(subject, name, live_rows(subject, pool, kv_len))
+
+            values.update(subject.again(f"{name}.live_pages", made_of, live))
         return values
 
 
@@ -48,10 +51,21 @@ def _owned(subject: Subject) -> Values:
     values: Values = {}
     for name, pool in subject.pools():
         labels = tuple(subject.names.of_indices(pool._sequences))
+        held = list(map(tuple, pool._sequences.values()))
         places = keys(Kind.PAGE_TABLE, labels, (f"{name}.owned_pages",))
-        for place, pages in zip(places, pool._sequences.values(), strict=True):
-            values[place] = subject.pages(place, name, tuple(map(int, pages)))
+
+        def owned(name: str = name, places: tuple[Key, ...] = places, held: list[Any] = held) -> Values:
+            pairs = zip(places, held, strict=True)
+            return {place: subject.pages(place, name, tuple(map(int, pages))) for place, pages in pairs}
+
+        values.update(subject.again(f"{name}.owned_pages", (labels, held), owned))
     return values
+
+
+def _live(subject: Subject, name: str, rows: dict[str, list[int]]) -> Values:
+    places = keys(Kind.PAGE_TABLE, tuple(rows), (f"{name}.live_pages",))
+    pairs = zip(places, rows.values(), strict=True)
+    return {place: subject.pages(place, name, tuple(pages)) for place, pages in pairs}
 
 
 class PoolCounts(PlainProbe):

@@ -23,6 +23,15 @@ class Exit(IntEnum):
     COVERAGE = 3
     USAGE = 64
 
+    @property
+    def status(self) -> Status:
+        """What a report says that ends with this code."""
+        return {
+            Exit.EQUAL: Status.PASS,
+            Exit.DIVERGENCE: Status.FAIL,
+            Exit.COVERAGE: Status.SHORT,
+        }.get(self, Status.ERROR)
+
 
 @dataclass(frozen=True)
 class Circumstances:
@@ -192,12 +201,6 @@ def build_report(
 ) -> Report:
     """The report of one run; its verdict carries the exit code. `account`: how a divergence came about."""
     code = exit_code(tally, outcome)
-    status = {
-        Exit.EQUAL: Status.PASS,
-        Exit.DIVERGENCE: Status.FAIL,
-        Exit.HARNESS: Status.ERROR,
-        Exit.COVERAGE: Status.SHORT,
-    }[code]
     first = sorted(tally.kept, key=lambda mismatch: not tally.counts(mismatch))
     findings = [_finding(mismatch) for mismatch in first]
     total = tally.differences
@@ -212,7 +215,7 @@ def build_report(
         headline += "; A/A run: both trees hold the same code"
     return Report(
         title="shadow compare",
-        verdict=Verdict(status, int(code), headline),
+        verdict=Verdict(code.status, int(code), headline),
         facts=facts + _facts(circumstances, tally, outcome),
         checks=tuple(_check(kind, tally) for kind in Kind if kind in tally.required or tally.compared[kind]),
         findings=tuple(findings),

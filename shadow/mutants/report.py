@@ -27,17 +27,11 @@ def build_report(trials: Sequence[Trial], *, whole: bool, seconds: float) -> Rep
     found = detectors(trials)
     idle = idle_invariants(trials) if whole else []
     code = exit_code(trials, idle)
-    status = {
-        Exit.EQUAL: Status.PASS,
-        Exit.DIVERGENCE: Status.FAIL,
-        Exit.HARNESS: Status.ERROR,
-        Exit.COVERAGE: Status.SHORT,
-    }[code]
     findings = [_finding(trial) for trial in trials if trial.verdict not in GOOD]
     findings += [_idle(name) for name in idle]
     return Report(
         title="shadow mutants",
-        verdict=ReportVerdict(status, int(code), _headline(trials, idle)),
+        verdict=ReportVerdict(code.status, int(code), _headline(trials, idle)),
         facts=_facts(trials, found, whole),
         checks=tuple(_check(trial) for trial in trials),
         findings=tuple(findings),

@@ -88,4 +88,6 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="also write it as JUnit XML")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write it as Markdown")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="also write it as one HTML file, with pictures")
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="also write it as one HTML file, with pictures"
+    )

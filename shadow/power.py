@@ -118,7 +118,9 @@ def measure(
     """Scores of every fault at each rung of `ladder`. ValueError where no rung is left."""
     rungs = ladder(reference, page, lengths)
     if not rungs:
-        raise ValueError(f"no length of {list(lengths)} holds three pages of {page} tokens and fits the model")
+        raise ValueError(
+            f"no length of {list(lengths)} holds three pages of {page} tokens and fits the model"
+        )
     generator = torch.Generator().manual_seed(seed)
     vocabulary = reference.config.vocab_size
 

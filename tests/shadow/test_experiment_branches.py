@@ -30,11 +30,13 @@ before_monitoring = pytest.mark.skipif(sys.version_info >= (3, 12), reason="noth
 @pytest.fixture(autouse=True)
 def untraced(fresh_gates: None) -> Iterator[None]:
     """No coverage tool in this thread."""
-    tracer = sys.gettrace()
+    tracer, in_threads = sys.gettrace(), threading.gettrace()
     sys.settrace(None)
+    threading.settrace(None)  # type: ignore[arg-type]
     yield
     assert sys.gettrace() is None
     sys.settrace(tracer)
+    threading.settrace(in_threads)  # type: ignore[arg-type]
 
 
 def count_of(gate: Any) -> MethodCount:

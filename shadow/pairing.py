@@ -52,16 +52,14 @@ PAIRINGS = {pairing.name: pairing for pairing in (SAME, BATCH_ORDER, BUCKET, THR
 
 
 class Renaming:
-    """Which page of the candidate is which of the legacy, by pool; grows as pages are seen together."""
+    """Which page of the candidate is which of the legacy, by pool; grows as pages are seen together.
+
+    One for each event: between events pages change hands.
+    """
 
     def __init__(self) -> None:
         self._theirs: dict[tuple[str, int], int] = {}
         self._ours: dict[tuple[str, int], int] = {}
-
-    def forget(self) -> None:
-        """A new event: pages may have changed hands since the last."""
-        self._theirs.clear()
-        self._ours.clear()
 
     def agrees(self, pool: str, ours: int, theirs: int) -> bool:
         """Whether the two may be the same page; False once either was seen beside another one."""

@@ -71,9 +71,6 @@ class SideHistory:
     def owner(self, pool: str, page: int) -> str | None:
         return self._owners.get(pool, {}).get(page)
 
-    def owners(self, pool: str) -> dict[int, str]:
-        return dict(self._owners.get(pool, {}))
-
     def readers(self, pool: str, page: int) -> list[str]:
         """Sequences whose row named the page at their last decode step."""
         return sorted(label for (name, label), pages in self._live.items() if name == pool and page in pages)

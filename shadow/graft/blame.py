@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from shadow.diff import Mismatch
@@ -32,7 +31,6 @@ def blame(
     first: Mismatch,
     *,
     timeout: float,
-    on_graft: Callable[[Input], None] = lambda which: None,
 ) -> tuple[GraftResult, ...]:
     """One result for each input up to the guilty one, for the first decode step at which logits differ (`first`).
 
@@ -46,7 +44,6 @@ def blame(
         )
     results = []
     for which in Input:
-        on_graft(which)
         sides = (
             replace(side, graft=Graft(first.step, which.value), only=frozenset((Kind.LOGITS,)))
             for side in (control, candidate)

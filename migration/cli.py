@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import signal
 import sys
@@ -41,14 +40,13 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Console entry point."""
     arguments = _parser().parse_args(argv)
     # Loaded only now, so that --help and usage errors stay quick.
+    from migration.code.collector import few_collections
     from migration.code.depth import deep_trees
     from migration.errors import MigrationError
 
     warnings.simplefilter("ignore", SyntaxWarning)  # about the code that is read, for its authors
-    # A run makes a million small objects that live to its end: looking for garbage among them is in vain.
-    gc.set_threshold(200_000, 20, 100)
     try:
-        with deep_trees():
+        with few_collections(), deep_trees():
             sys.exit(import_module(f"migration.commands.{arguments.command}").run(arguments))
     except MigrationError as error:
         print(f"migrate: {error.code} {error}\n  way out: {error.way_out}", file=sys.stderr)

@@ -79,7 +79,10 @@ def outline(source: Source, class_name: str | None = None) -> ClassOutline:
     found = [node for node in classes(source) if class_name in (None, node.name)]
     if not found:
         names = ", ".join(node.name for node in classes(source)) or "none"
-        raise MigrationError("MG102", f"{source.path}: no module-level class {class_name}; it has {names}")
+        wanted = (
+            f"no module-level class {class_name}; it has {names}" if class_name else "no module-level class"
+        )
+        raise MigrationError("MG102", f"{source.path}: {wanted}")
     if class_name is not None and len(found) > 1:
         raise MigrationError("MG102", f"{source.path}: class {class_name} is defined {len(found)} times")
     node = found[0]

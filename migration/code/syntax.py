@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import gc
 import re
 import sys
 import warnings
 
+from migration.code.collector import no_collections
 from migration.code.encoding import line_at
 from migration.code.literals import Field, Unreadable, is_formatted, prefix, read_literal, spans
 from migration.errors import MigrationError
@@ -29,10 +29,8 @@ _PYTHON_2 = re.compile(
 
 def parse(path: str, data: bytes) -> ast.Module:
     """The tree of UTF-8 `data`; raises MG301, MG316 or MG317 with the line where the parser stopped."""
-    collects = gc.isenabled()
-    gc.disable()  # a tree has no cycles to find, and looking for them takes a fifth of the parse
     try:
-        with warnings.catch_warnings():
+        with no_collections(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the code that is read: they are its authors'
             return ast.parse(data)
     except (RecursionError, MemoryError) as error:
@@ -40,9 +38,6 @@ def parse(path: str, data: bytes) -> ast.Module:
         raise MigrationError("MG317", message) from error
     except (SyntaxError, ValueError) as error:
         raise explain(path, data, error) from error
-    finally:
-        if collects:
-            gc.enable()
 
 
 def parse_or_none(data: bytes) -> ast.Module | None:

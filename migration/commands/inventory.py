@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,20 +54,25 @@ def configure(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from migration.code.collector import no_collections
+    from migration.errors import MigrationError
+
+    if not arguments.file.is_file():
+        raise MigrationError("MG303", f"{arguments.file} does not exist")
+    if arguments.score:
+        return _score(arguments)
+    with no_collections():
+        return _inventory(arguments)
+
+
+def _inventory(arguments: argparse.Namespace) -> int:
     from migration.code.source import Source
     from migration.code.structure import outline
     from migration.declare.advice import declare_commands
-    from migration.errors import MigrationError
     from migration.survey.inventory import inventory_of
     from migration.survey.selection import NotFound, select_method, select_section
 
     path: Path = arguments.file
-    if not path.is_file():
-        raise MigrationError("MG303", f"{path} does not exist")
-    if arguments.score:
-        return _score(arguments)
-    # The collector would walk the trees again and again, and nothing here is garbage.
-    gc.disable()
     source = Source(str(path), path.read_bytes())
     shape = outline(source, arguments.class_name)
     found = inventory_of(source, shape, by_clusters=arguments.clusters)

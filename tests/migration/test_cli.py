@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -213,6 +214,26 @@ def test_a_tree_that_cannot_be_written_is_one_line(tree: Path, monkeypatch: pyte
         cli.main(["port", str(RECIPE), "--cut", "--root", str(tree)])
     assert exit_.value.code == 3
     assert capsys.readouterr().err == "migrate: No space left on device: app/worker.py\n"
+
+
+@pytest.mark.parametrize("more", [[], ["--hasattr"], ["--json"]])
+def test_a_command_leaves_the_collector_of_its_process_as_it_was(tree: Path, more: list[str]):
+    from migration import cli
+
+    before = (gc.isenabled(), gc.get_threshold())
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(["inventory", str(tree / "app" / "worker.py"), "--root", str(tree), *more])
+    assert exit_.value.code == 0
+    assert (gc.isenabled(), gc.get_threshold()) == before == (True, before[1])
+
+
+@pytest.mark.parametrize("command", ["inventory", "declare"])
+def test_a_file_without_a_class_is_said_to_have_none(tree: Path, command: str):
+    (tree / "app" / "plain.py").write_text("X = 1\n")
+    arguments = ["app/plain.py"]
+    run = migrate(command, *arguments, cwd=tree)
+    assert run.returncode == 3 and "MG102 " in run.stderr
+    assert "plain.py: no module-level class\n" in run.stderr
 
 
 def test_start_up_loads_no_heavy_module():

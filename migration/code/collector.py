@@ -1,0 +1,30 @@
+"""Python's collector of cycles, which finds no garbage in syntax trees and takes a fifth of the time to say so."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def no_collections() -> Iterator[None]:
+    """While only trees are made."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+@contextmanager
+def few_collections() -> Iterator[None]:
+    """While a command runs: it makes a million small objects, and most of them live to its end."""
+    before = gc.get_threshold()
+    gc.set_threshold(200_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

@@ -3,9 +3,17 @@ from __future__ import annotations
 import pytest
 import torch
 
+from shadow import digest
 from shadow.digest import page_digests, position_digests
 
 LAYERS, PAGES, SIZE, HEADS, DIM = 3, 6, 4, 2, 8
+
+
+@pytest.fixture(params=["in place", "as on a device"], autouse=True)
+def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways of reading a cache are held to the same."""
+    if request.param == "as on a device":
+        monkeypatch.setattr(digest, "_in_memory", lambda cache: False)
 
 
 @pytest.fixture(params=[torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
@@ -82,3 +90,21 @@ def test_a_position_is_digested_by_itself(cache: torch.Tensor) -> None:
         [False, False],
         [False, True],
     ]
+
+
+def test_zero_bits_alone_are_zero(cache: torch.Tensor) -> None:
+    cache[:, [1, 2]] = 0
+    cache[1, 2, 1] = -0.0
+    assert (page_digests(cache, [1, 2], 6) == 0).tolist() == [[True, True], [True, False], [True, True]]
+    assert (position_digests(cache, [(1, 3), (2, 1)]) == 0).tolist() == [
+        [True, True],
+        [True, False],
+        [True, True],
+    ]
+
+
+def test_a_page_beyond_the_cache_is_an_error(cache: torch.Tensor) -> None:
+    with pytest.raises(IndexError):
+        page_digests(cache, [0, PAGES], 8)
+    with pytest.raises(IndexError):
+        position_digests(cache, [(PAGES, 0)])

@@ -275,38 +275,29 @@ class SequenceEntry:
     def validate_metadata(self, owner: bool) -> list[str]:
         """Broken invariants, as sentences; empty when sound. `owner`: this rank holds the sequence's
         tensors."""
+        return [f"sequence {self.uuid}: {problem}" for problem in self._broken_invariants(owner)]
+
+    def _broken_invariants(self, owner: bool) -> Iterator[str]:
         gpu, host = self.gpu_pages_allocated, self.host_pages_allocated
         context, status = self.current_context_length, self.status
-        budget = self.original_prompt_length + self.original_max_decode_length
-        checks = (
-            (
-                context == self.original_prompt_length + self.decoded_length,
+        if context != self.original_prompt_length + self.decoded_length:
+            yield (
                 f"current_context_length {context} != original_prompt_length {self.original_prompt_length} + "
-                f"decoded_length {self.decoded_length}",
-            ),
-            (
-                self.kv_token_budget == budget,
-                f"kv_token_budget {self.kv_token_budget} != original prompt + original max decode = {budget}",
-            ),
-            (
-                self.host_token_capacity == host * PAGE_SIZE,
-                f"host_token_capacity {self.host_token_capacity} != {host} host pages of {PAGE_SIZE} tokens",
-            ),
-            (
-                status != SequenceStatus.IN_DECODE or gpu * PAGE_SIZE >= context,
-                f"IN_DECODE with {gpu} GPU pages of {PAGE_SIZE} tokens for a context of {context}",
-            ),
-            (status != SequenceStatus.ON_HOLD or gpu == 0, f"ON_HOLD with {gpu} GPU pages"),
-            (
-                status != SequenceStatus.EVICTED or (gpu == 0 and host == 0),
-                f"EVICTED with {gpu} GPU pages and {host} host pages",
-            ),
-            (
-                status != SequenceStatus.EVICTED or not owner or self.evicted_token_ids is not None,
-                "EVICTED and the owner holds no evicted_token_ids",
-            ),
-        )
-        return [f"sequence {self.uuid}: {problem}" for sound, problem in checks if not sound]
+                f"decoded_length {self.decoded_length}"
+            )
+        budget = self.original_prompt_length + self.original_max_decode_length
+        if self.kv_token_budget != budget:
+            yield f"kv_token_budget {self.kv_token_budget} != original prompt + original max decode = {budget}"
+        if self.host_token_capacity != host * PAGE_SIZE:
+            yield f"host_token_capacity {self.host_token_capacity} != {host} host pages of {PAGE_SIZE} tokens"
+        if status == SequenceStatus.IN_DECODE and gpu * PAGE_SIZE < context:
+            yield f"IN_DECODE with {gpu} GPU pages of {PAGE_SIZE} tokens for a context of {context}"
+        if status == SequenceStatus.ON_HOLD and gpu != 0:
+            yield f"ON_HOLD with {gpu} GPU pages"
+        if status == SequenceStatus.EVICTED and not gpu == host == 0:
+            yield f"EVICTED with {gpu} GPU pages and {host} host pages"
+        if status == SequenceStatus.EVICTED and owner and self.evicted_token_ids is None:
+            yield "EVICTED and the owner holds no evicted_token_ids"
 
 
 class SequenceBatch:

@@ -139,8 +139,11 @@ class _Run:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
             worker.close()
-            signal.signal(signal.SIGINT, interrupt)
-            signal.signal(signal.SIGTERM, previous)
+            # Where an error ends one of several ranks, the launcher's signal is on its way: it must not come before
+            # the line that says why. `execute` ends the process then.
+            if self.ranks.world_size == 1 or sys.exc_info()[0] is None:
+                signal.signal(signal.SIGINT, interrupt)
+                signal.signal(signal.SIGTERM, previous)
 
     def _engine_options(self) -> EngineOptions:
         from batchgen.engine import EngineOptionError, EngineOptions, check_options

@@ -76,7 +76,7 @@ def imported_names(data: bytes, package: str) -> Iterator[str]:
         while blocks and blocks[-1][0] >= indent:
             blocks.pop()
         if (block := line["block"]) is not None:
-            later = block in (b"def", b"async") and not line["rest"].lstrip().startswith((b"with", b"for"))
+            later = block == b"def" or (block == b"async" and line["rest"].split()[:1] == [b"def"])
             blocks.append((indent, later or (block == b"if" and b"TYPE_CHECKING" in line["rest"])))
         elif not any(skipped for _, skipped in blocks):
             yield from _names(line, package)

@@ -17,6 +17,8 @@ COMMANDS = (
     "replay",
     "commute",
     "trace",
+    "status",
+    "burndown",
     "undo",
     "explain",
 )

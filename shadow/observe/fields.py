@@ -7,7 +7,6 @@ looked into every time.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum, auto
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from xxhash import xxh3_64_intdigest
 
 from shadow.observation import Key, Kind, Observed
 from shadow.observe.probe import Values, keys
@@ -73,8 +73,16 @@ class _Parameters:
     plain: Plain
 
 
-_Tensor = tuple[bytes, tuple[np.dtype[Any], tuple[int, ...]], Plain]
-"""Its bytes, dtype and shape, and what it is in plain form."""
+@dataclass
+class _Numbers:
+    """A tensor of integers, held. `digest`: of the numbers that were shown as `plain`, which end before `end`."""
+
+    tensor: torch.Tensor
+    about: tuple[int, torch.Size]
+    view: np.ndarray
+    end: int | None
+    digest: int
+    plain: Plain
 
 
 class Fields:
@@ -87,7 +95,7 @@ class Fields:
     def forget(self) -> None:
         self._looked: dict[int, _Looked] = {}
         self._frozen: dict[int, _Parameters] = {}
-        self._tensors: dict[tuple[int, int], _Tensor] = {}
+        self._tensors: dict[tuple[int, int], _Numbers] = {}
 
     def of(self, owner: Any, label: str, names: tuple[str, ...], rename: Mapping[str, str]) -> Values:
         """By the key of each name, in order; not to be kept, for it is brought up to date the next time.
@@ -103,24 +111,22 @@ class Fields:
             held = last.read(owner)
         except AttributeError:
             held = tuple(getattr(owner, name, None) for name in names)
-        if last.held:
-            changed = last.inner.union(compress(count(), map(is_not, last.held, held)))
-        else:
-            changed = set(range(len(held)))
-        last.held = held
-        places = last.places
-        values = last.values
+        before, last.held = last.held, held
+        values, places, inner = last.values, last.places, last.inner
+        changed = compress(count(), map(is_not, before, held)) if before else range(len(held))
         for at in changed:
-            value, place = held[at], places[at]
+            value = held[at]
             sort = type(value)
             if sort in _SETTLED or isinstance(value, Enum):
-                last.inner.discard(at)
+                inner.discard(at)
                 if sort is str:
                     value = rename.get(value, value)
-                values[place] = value if sort in _SETTLED else value.name
+                values[places[at]] = value if sort in _SETTLED else value.name
             else:
-                last.inner.add(at)
-                values[place] = self._look_into(owner, at, names[at], value, rename, values[place])
+                inner.add(at)
+        for at in inner:
+            place = places[at]
+            values[place] = self._look_into(owner, at, names[at], held[at], rename, values[place])
         return values
 
     def _look_into(
@@ -128,11 +134,12 @@ class Fields:
     ) -> Observed:
         cls: Any = type(value)
         sort = _sort(cls)
-        if sort is _Sort.TENSOR and not value.is_floating_point():
-            # what lies behind the tokens decoded so far is uninitialised memory
-            end = owner.decoded_length if name == "decoded_tokens" else None
-            return self._numbers((id(owner), at), value, end)
-        if sort is _Sort.FROZEN:
+        if sort is _Sort.TENSOR:
+            numbers = self._numbers((id(owner), at), value)
+            if numbers is not None:
+                # what lies behind the tokens decoded so far is uninitialised memory
+                return _shown(numbers, owner.decoded_length if name == "decoded_tokens" else None)
+        elif sort is _Sort.FROZEN:
             return self._parameters(value, cls, rename)
         now = plain(value, rename)
         return before if now == before and repr(now) == repr(before) else now
@@ -148,16 +155,25 @@ class Fields:
         self._frozen[id(value)] = _Parameters(value, read, held, all(map(_settled, held)), now)
         return now
 
-    def _numbers(self, place: tuple[int, int], tensor: torch.Tensor, end: int | None) -> Plain:
-        numbers: np.ndarray = tensor.numpy() if tensor.device.type == "cpu" else tensor.cpu().numpy()
-        numbers = numbers[..., :end]
-        content, about = numbers.tobytes(), (numbers.dtype, numbers.shape)
-        known = self._tensors.get(place)
-        if known is not None and known[0] == content and known[1] == about:
-            return known[2]
-        now = _tensor(numbers, content)
-        self._tensors[place] = content, about, now
-        return now
+    def _numbers(self, place: tuple[int, int], tensor: torch.Tensor) -> _Numbers | None:
+        """None where they are no integers."""
+        known, about = self._tensors.get(place), (tensor.data_ptr(), tensor.shape)
+        if known is not None and known.tensor is tensor and known.about == about:
+            if tensor.device.type != "cpu":
+                known.view = tensor.cpu().numpy()
+            return known
+        if tensor.is_floating_point():
+            return None
+        known = self._tensors[place] = _Numbers(tensor, about, tensor.cpu().numpy(), None, -1, None)
+        return known
+
+
+def _shown(known: _Numbers, end: int | None) -> Plain:
+    numbers = known.view[..., :end]
+    digest = xxh3_64_intdigest(numbers.data if numbers.flags.c_contiguous else numbers.tobytes())
+    if digest != known.digest or end != known.end:
+        known.end, known.digest, known.plain = end, digest, _tensor(numbers, digest)
+    return known.plain
 
 
 def _settled(value: Any) -> bool:
@@ -176,10 +192,9 @@ def _name(dtype: np.dtype[Any]) -> str:
     return str(dtype)
 
 
-def _tensor(numbers: np.ndarray, content: bytes) -> Plain:
+def _tensor(numbers: np.ndarray, digest: int) -> Plain:
     if numbers.size > _SHOWN:
-        digest = hashlib.blake2b(content, digest_size=8).hexdigest()
-        shown: Plain = f"… {numbers.reshape(-1)[-8:].tolist()} (#{digest})"
+        shown: Plain = f"… {numbers.reshape(-1)[-8:].tolist()} (#{digest:016x})"
     else:
         shown = tuple(numbers.reshape(-1).tolist())
     return Record("Tensor", (("dtype", _name(numbers.dtype)), ("shape", numbers.shape), ("content", shown)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -67,7 +68,7 @@ class Bindings:
         def began(forward: Forward) -> None:
             with subject.observing():
                 try:
-                    self._bound = dict(_bound(subject))
+                    self._bound = _bound(subject)
                 except Exception as error:  # the worker's doing: a finding of this event
                     self._trouble = error
 
@@ -82,34 +83,42 @@ class Bindings:
         return bound
 
 
-def _bound(subject: Subject) -> Iterator[tuple[Key, Observed]]:
+def _bound(subject: Subject) -> Values:
     roles = _roles(subject.worker)
     rows = tuple(subject.names.of_indices(subject.wrapper.cur_batch or ()))
+    values: Values = {}
     for name in subject.wrapper.MUTABLE_ATTRS:
         value = getattr(subject.wrapper, name, None)
         if name in _REBUILT:
             continue
+        place = key(Kind.BINDING, None, name)
         if name == "cur_batch":
-            yield key(Kind.BINDING, None, name), Rows(rows)
+            values[place] = Rows(rows)
         elif isinstance(value, torch.Tensor):
-            yield from _tensor(subject, name, value, rows)
+            values[place] = _described(value.dtype, value.shape)
+            values.update(_by_row(subject, name, value, rows))
         elif value is None or isinstance(value, _SCALARS):
-            yield key(Kind.BINDING, None, name), value
+            values[place] = value
         else:
             role = "callable" if callable(value) else type(value).__name__
-            yield key(Kind.BINDING, None, name), roles.get(id(value), role)
+            values[place] = roles.get(id(value), role)
+    return values
 
 
-def _tensor(
+@lru_cache(maxsize=1 << 10)
+def _described(dtype: torch.dtype, shape: tuple[int, ...]) -> str:
+    return f"{dtype}{list(shape)}"
+
+
+def _by_row(
     subject: Subject, name: str, value: torch.Tensor, rows: tuple[str, ...]
-) -> Iterator[tuple[Key, Observed]]:
-    yield key(Kind.BINDING, None, name), f"{value.dtype}{list(value.shape)}"
-    if value.dim() == 1 and not value.is_floating_point():
-        bound = zip(keys(Kind.BINDING, rows, (name,)), value.tolist(), strict=False)
-        if name in _SLOTS:
-            yield from ((place, subject.pages(place, name, (number,))) for place, number in bound)
-        else:
-            yield from bound
+) -> Iterable[tuple[Key, Observed]]:
+    if value.dim() != 1 or value.is_floating_point():
+        return ()
+    bound = zip(keys(Kind.BINDING, rows, (name,)), value.tolist(), strict=False)
+    if name in _SLOTS:
+        return [(place, subject.pages(place, name, (number,))) for place, number in bound]
+    return bound
 
 
 def _roles(worker: Any) -> dict[int, str]:

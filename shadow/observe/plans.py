@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,7 +58,12 @@ def planned(subject: Subject) -> Iterator[tuple[str, list[RowPlan]]]:
             yield name, subject.once(name, lambda plan=plan: rows_of(plan, size))  # type: ignore[misc]
 
 
-_FIELDS = ("kv_len", "pages", "covered", "write_page", "write_offset")
+_FIELDS = ("kv_len", "pages", "covered", "write_page", "write_offset")  # of a RowPlan, in its order
+
+
+@lru_cache(maxsize=8)
+def _fields(plan: str) -> tuple[str, ...]:
+    return tuple(f"{plan}.{field}" for field in _FIELDS)
 
 
 class Plans:
@@ -77,16 +84,13 @@ class Plans:
         labels = subject.labels()
         for name, rows in planned(subject):
             values[key(Kind.PLAN, None, f"{name}.padded")] = _padding(rows[len(labels) :])
-            fields = tuple(f"{name}.{field}" for field in _FIELDS)
-            places = iter(keys(Kind.PLAN, labels[: len(rows)], fields))
-            for row, (kv_len, pages, covered, write_page, write_offset) in zip(
-                rows, zip(*[places] * len(fields), strict=True), strict=False
-            ):
-                values[kv_len] = row.kv_len
-                values[pages] = subject.pages(pages, "primary", row.pages)
-                values[covered] = row.covered
-                values[write_page] = subject.pages(write_page, "primary", (row.page,))
-                values[write_offset] = row.offset
+            places = keys(Kind.PLAN, labels[: len(rows)], _fields(name))
+            values.update(zip(places, chain.from_iterable(rows[: len(labels)]), strict=True))
+            for at in range(0, len(places), len(_FIELDS)):
+                read, written = places[at + 1], places[at + 3]
+                row = rows[at // len(_FIELDS)]
+                values[read] = subject.pages(read, "primary", row.pages)
+                values[written] = subject.pages(written, "primary", (row.page,))
         if subject.forward.last is not None and subject.forward.last.buffers is not None:
             values.update(_static(subject, subject.forward.last, labels))
         return values

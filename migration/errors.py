@@ -15,7 +15,7 @@ class Code:
 
 
 #: MG0xx a method that cannot move, MG1xx the slice or its target, MG2xx verification, MG3xx files,
-#: MG4xx the recipe.
+#: MG4xx the recipe, MG5xx splitting, types, adapters, planning, MG6xx the checklist of a slice.
 CATALOGUE: Final[dict[str, Code]] = {
     "MG001": Code(
         "uses __class__, or super() in a nested scope",
@@ -200,6 +200,146 @@ CATALOGUE: Final[dict[str, Code]] = {
     ),
     "MG541": Code(
         "nothing of that name to declare", "take a name that `migrate inventory FILE --hasattr` lists"
+    ),
+    "MG601": Code(
+        "check looked at nothing",
+        "correct the data of the item, or take it out of the checklist",
+    ),
+    "MG602": Code(
+        "waiver has expired",
+        "mend what it let pass, or set a new date with the reason why",
+    ),
+    "MG603": Code(
+        "waiver matches nothing",
+        "delete it, or correct its rule and place",
+    ),
+    "MG604": Code(
+        "nothing to check",
+        "port the slice first",
+    ),
+    "MG610": Code(
+        "forbidden reference",
+        "reach it through the injected handle",
+    ),
+    "MG611": Code(
+        "configuration is read from the live worker",
+        "make it a field of the snapshot",
+    ),
+    "MG612": Code(
+        "is not computed from the snapshot",
+        "compute it from fields of the snapshot",
+    ),
+    "MG613": Code(
+        "the worker's own state is touched",
+        "leave it to the worker, before or after the call",
+    ),
+    "MG614": Code(
+        "handler has state",
+        "keep it on the worker, or return it",
+    ),
+    "MG615": Code(
+        "import is not resolved",
+        "import it in the handler's module",
+    ),
+    "MG616": Code(
+        "name is not defined",
+        "import it, or spell it as it is defined",
+    ),
+    "MG617": Code(
+        "asks with hasattr for what a Protocol promises",
+        "use the handle; its Protocol says what is there",
+    ),
+    "MG618": Code(
+        "handle is treated as if it might be missing",
+        "use it; who injects it sees to it that it is there",
+    ),
+    "MG619": Code(
+        "call goes past its handle",
+        "call it through the handle",
+    ),
+    "MG620": Code(
+        "is not handed back on every way",
+        "assign it after the call, on each way out",
+    ),
+    "MG621": Code(
+        "constructor is not the recipe's",
+        "take the handles of the recipe, keyword-only and in its order",
+    ),
+    "MG622": Code(
+        "primary without its auxiliary",
+        "do to the auxiliary object what is done to the primary",
+    ),
+    "MG623": Code(
+        "order of two calls is not kept",
+        "make the first call on every way to the second",
+    ),
+    "MG624": Code(
+        "attribute is assigned past its method",
+        "call the method that keeps the index",
+    ),
+    "MG630": Code(
+        "change is over the budget of its phase",
+        "split it, or raise the budget in the recipe",
+    ),
+    "MG631": Code(
+        "gate does not fit the phase",
+        "run the phase that is missing, or finish it",
+    ),
+    "MG632": Code(
+        "legacy body and port have drifted apart",
+        "carry the edit over to the other side",
+    ),
+    "MG633": Code(
+        "signature is not the method's",
+        "take the same parameters, and pass each on",
+    ),
+    "MG634": Code(
+        "handle is injected and unused",
+        "take it out of the recipe and the constructor",
+    ),
+    "MG635": Code(
+        "method has no production caller",
+        "call it, or delete it",
+    ),
+    "MG636": Code(
+        "flag has no owner, or is overdue",
+        "name an owner and a date, or finish the slice",
+    ),
+    "MG637": Code(
+        "clause or keyword of the original is lost",
+        "restore it as the original has it",
+    ),
+    "MG638": Code(
+        "collective depends on what differs between ranks",
+        "let every rank make it, or decide collectively",
+    ),
+    "MG639": Code(
+        "private attribute of a collaborator",
+        "give its Protocol a public member",
+    ),
+    "MG640": Code(
+        "handler imports the worker",
+        "move what both need into a module of its own",
+    ),
+    "MG641": Code(
+        "module and package have the same name",
+        "rename one of them",
+    ),
+    "MG642": Code(
+        "method is defined twice",
+        "delete the first definition",
+    ),
+    "MG643": Code(
+        "exception is caught for nothing",
+        "let it pass, or do something about it",
+    ),
+    "MG644": Code(
+        "handle keeps what is bound anew later",
+        "hand over a function that reads it",
+    ),
+    "MG645": Code(
+        "attribute is made nowhere",
+        "spell it as the worker does",
     ),
 }
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from migration.literal_protocols import protocol_class
 from migration.patterns import PatternError, RewriteSpec, contains, expression, links, mentions_self, normal
 from migration.presence.capability import capability_name
+from migration.recipe_checklist_check import checklist_problems
 from migration.toml_lines import key_lines, line_of
 
 SCHEMA: Final = 1
@@ -33,6 +34,7 @@ TABLES: Final[dict[str, dict[str, type]]] = {
         "planned?": dict,
         "gate?": dict,
         "port?": dict,
+        "checklist?": dict,
     },
     "source": {
         "file": str,
@@ -70,6 +72,7 @@ TABLES: Final[dict[str, dict[str, type]]] = {
     "planned": {"bodies": dict},
     "gate": {"prefix?": str, "effects?": dict, "taped?": list},
     "port": {"budget?": int},
+    "checklist": {"items?": list, "waivers?": list, "flag?": dict, "budget?": dict},
 }
 
 
@@ -105,6 +108,7 @@ def problems(text: str, data: Mapping[str, Any]) -> Problems:
     checker.entries()
     if not found:
         checker.values()
+        checklist_problems(data, found.add, near)
     if not found:
         checker.handles()
     if not found:
@@ -150,7 +154,11 @@ class _Checker:
                     self.add(f"{where}{key}", "missing")
             elif type(table[key]) is not kind:
                 self.add(f"{where}{key}", f"must be {kind.__name__}, is {table[key]!r}")
-            elif kind is list and schema and not all(isinstance(item, str) for item in table[key]):
+            elif (
+                kind is list
+                and schema not in ("", "checklist")
+                and not all(isinstance(item, str) for item in table[key])
+            ):
                 self.add(f"{where}{key}", "must be a list of strings")
 
     def values(self) -> None:

@@ -12,6 +12,7 @@ COMMANDS = (
     "port",
     "gate",
     "cleanup",
+    "check",
     "verify",
     "inline",
     "replay",

@@ -18,6 +18,7 @@ _GROUPS = {
     "MG3": "files, writing, undoing",
     "MG4": "the recipe",
     "MG5": "splitting a method, recording types, adapters, planning",
+    "MG6": "the checklist of a slice",
 }
 
 

@@ -24,6 +24,7 @@ def explanations() -> dict[str, Explanation]:
     """Every explanation by its code, in the order of the codes."""
     from migration.explanations import (
         adapters,
+        checking,
         declaring,
         files,
         methods,
@@ -35,6 +36,6 @@ def explanations() -> dict[str, Explanation]:
     )
 
     found: dict[str, Explanation] = {}
-    for module in (methods, slices, verification, files, splitting, tracing, adapters, planning, declaring):
+    for module in (methods, slices, verification, files, splitting, tracing, adapters, planning, declaring, checking):
         found |= module.EXPLANATIONS
     return dict(sorted(found.items()))

@@ -1,0 +1,24 @@
+"""The rules of `migrate check`, in the order in which their lines are shown."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from migration.check.rules import bodies, calls, gates, handles, imports, ranks, references, source, state
+from migration.check.rules.base import Rule
+
+RULES: Final[tuple[Rule, ...]] = (
+    *references.RULES,
+    *state.RULES,
+    *imports.RULES,
+    *calls.RULES,
+    *handles.RULES,
+    *gates.RULES,
+    *bodies.RULES,
+    *ranks.RULES,
+    *source.RULES,
+)
+
+
+def rule_called(name: str) -> Rule:
+    return next(rule for rule in RULES if rule.name == name)

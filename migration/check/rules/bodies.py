@@ -1,0 +1,179 @@
+"""Moved bodies against the originals: drift with the patch that mends it, and what small things were lost."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable
+
+from migration.check.model import Finding, Fix, Place, Seen, fix
+from migration.check.rules.base import Rule
+from migration.check.rules.calls import called
+from migration.check.subject import Subject
+from migration.code.source import Edit, Source
+from migration.code.structure import ClassOutline, FunctionNode, Method, outline
+from migration.errors import MigrationError
+from migration.inverse.fold import stubs_of
+from migration.move.cut import CutPlan, CutRefused
+from migration.move.moving import moved_name
+from migration.patterns import links
+from migration.phases.port import part_of
+from migration.phases.state import cut_anew
+from migration.proofs.verify import Broken, verify
+from migration.recipe_checklist import Item
+
+
+def drift(subject: Subject, item: Item) -> Seen:
+    """The handler is what a port of the class would write now."""
+    return _proved(subject) if subject.phase == "cleanup" else _ported_anew(subject)
+
+
+def _proved(subject: Subject) -> Seen:
+    """The original is gone from the tree; the proof file knows what it was."""
+    place = subject.at(subject.handler_shape.node)
+    if subject.proof is None:
+        return Seen((Finding("MG632", "no proof file says what was moved", place, subject.recipe.name),), 1)
+    (verdict,) = verify(subject.tree, [subject.proof])
+    methods = len(subject.proof.names)
+    if isinstance(verdict, Broken):
+        reasons = (Finding("MG632", reason, place, subject.recipe.name) for reason in verdict.reasons)
+        return Seen(tuple(reasons), methods)
+    return Seen(
+        (), methods, (Place(subject.proof.path, 1),), f"{methods} bodies equal the originals by their proof"
+    )
+
+
+def _ported_anew(subject: Subject) -> Seen:
+    recipe, tree = subject.recipe, subject.tree
+    there = {method.name: method for method in subject.methods}
+    labels = _labels(subject, there)
+    whole = cut_anew(recipe, tree, subject.before_gate)
+    if isinstance(whole, CutPlan) and {d.moved_name for d in whole.proof.details} - there.keys() and labels:
+        whole = cut_anew(part_of(recipe, labels), tree, subject.before_gate)
+    if not isinstance(whole, CutPlan):
+        place = subject.at(subject.handler_shape.node)
+        refusals = whole.refusals if isinstance(whole, CutRefused) else ()
+        said = (
+            "; ".join(f"{r.code} {r.where}: {r.message}" for r in refusals) or "the class has stubs already"
+        )
+        return Seen(
+            (Finding("MG632", f"the class cannot be ported to compare: {said}", place, recipe.name),), 1
+        )
+    wanted = next(change.after for change in whole.changes if change.path == recipe.target_file)
+    assert wanted is not None
+    ours = Source(recipe.target_file, wanted)
+    fresh = {method.name: method for method in outline(ours, recipe.handler_class).methods}
+    found = []
+    compared = [detail.moved_name for detail in whole.proof.details]
+    for name in compared:
+        if name not in there:
+            legacy = subject.legacy.get(name)
+            place = subject.at_worker(legacy.node) if legacy else subject.at(subject.handler_shape.node)
+            found.append(Finding("MG632", f"{name} is not in the handler", place, name))
+        elif ast.dump(there[name].node) != ast.dump(fresh[name].node):
+            mended = _carried_over(subject, there[name], ours, fresh[name])
+            message = f"{name} is not what a port of the class would write now"
+            found.append(Finding("MG632", message, subject.at(there[name].node), name, mended))
+    evidence = (subject.at(subject.handler_shape.node),)
+    return Seen(
+        tuple(found), len(compared), evidence, f"{len(compared)} bodies equal the class's, handles taken out"
+    )
+
+
+def _labels(subject: Subject, there: Iterable[str]) -> tuple[str, ...]:
+    """The names that the handler's methods have in the class."""
+    names = set(there)
+    methods = outline(_before(subject), subject.recipe.source_class).methods
+    return tuple(
+        dict.fromkeys(m.name for m in methods if moved_name(m, subject.recipe.source_class) in names)
+    )
+
+
+def _before(subject: Subject) -> Source:
+    return Source(subject.recipe.source_file, subject.before_gate)
+
+
+def _carried_over(subject: Subject, old: Method, ours: Source, new: Method) -> Fix:
+    """The handler's method replaced by the one that a port writes: the edit of the class carried over."""
+    source = subject.handler
+    start, end = source.offset(old.block_start), source.offset(old.block_end + 1)
+    text = ours.data[ours.offset(new.block_start) : ours.offset(new.block_end + 1)]
+    return fix(f"carry the edit of {old.name} over to the handler", source, [Edit(start, end, text)])
+
+
+def clauses(subject: Subject, item: Item) -> Seen:
+    """Keyword arguments, except and finally clauses and asserts of each moved body, as the original has them."""
+    try:
+        shape = outline(_before(subject), subject.recipe.source_class)
+    except MigrationError as error:
+        return Seen((), 0, (), f"the original cannot be read: {error}")
+    originals = _originals(subject, shape)
+    renamed = {links(r.after)[-1]: _last_link(r.before) for r in subject.recipe.rewrites}
+    found = []
+    looked = 0
+    for method in subject.methods:
+        original = originals.get(method.name)
+        if original is None:
+            continue
+        looked += 1
+        before, after = _small(original, {}), _small(method.node, renamed)
+        for what in (before - after).elements():
+            found.append(
+                Finding("MG637", f"{method.name} has lost {what}", subject.at(method.node), method.name)
+            )
+        for what in (after - before).elements():
+            if not what.startswith("the keyword"):
+                place = subject.at(method.node)
+                found.append(Finding("MG637", f"{method.name} has come to {what}", place, method.name))
+    evidence = (subject.at(subject.handler_shape.node),)
+    return Seen(tuple(found), looked, evidence, f"{looked} bodies, clause by clause")
+
+
+def _originals(subject: Subject, shape: ClassOutline) -> dict[str, FunctionNode]:
+    names = [method.name for method in subject.methods]
+    return {name: method.node for name, method in stubs_of(subject.recipe, shape, names).items()}
+
+
+def _last_link(before: str) -> str:
+    try:
+        return links(before)[-1]
+    except ValueError:
+        return before
+
+
+def _small(node: FunctionNode, renamed: dict[str, str]) -> Counter[str]:
+    """The things that a move by hand loses without anybody noticing."""
+    found: Counter[str] = Counter()
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call):
+            name = called(part)
+            for keyword in part.keywords:
+                found[f"the keyword {keyword.arg or '**'} of {renamed.get(name, name)}()"] += 1
+        elif isinstance(part, ast.Try | ast.TryStar):
+            for handler in part.handlers:
+                kind = ast.unparse(handler.type) if handler.type else "everything"
+                found[f"the clause `except {kind}` that {_ends(handler.body)}"] += 1
+            found["a finally clause"] += bool(part.finalbody)
+            found["an else clause of a try"] += bool(part.orelse)
+        elif isinstance(part, ast.Assert):
+            found["an assertion"] += 1
+    return +found
+
+
+def _ends(body: list[ast.stmt]) -> str:
+    last = body[-1]
+    words: dict[type[ast.stmt], str] = {ast.Raise: "raises", ast.Return: "returns", ast.Continue: "continues"}
+    return words.get(type(last), "goes on")
+
+
+RULES = (
+    Rule("MG632", "drift", "Legacy bodies and the port have not drifted apart", drift, always=True),
+    Rule(
+        "MG637",
+        "clauses",
+        "Keyword arguments, except and finally clauses are the original's",
+        clauses,
+        always=True,
+        phases=("port", "gate"),
+    ),
+)

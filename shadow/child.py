@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,26 @@ def loaded(tree: Path) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True)
+class Built:
+    """A worker of the tree, with the class that attention state is bound on and the options that it got."""
+
+    worker: Any
+    wrapper: Any
+    options: Any
+
+
+def build(tree: Path, options: Mapping[str, object], threads: int) -> Built:
+    """The worker of `tree`, from which `batchgen` is imported from now on. HarnessError: it came from elsewhere."""
+    sys.path.insert(0, str(tree))
+    torch.set_num_threads(threads)
+    engine = importlib.import_module("batchgen.engine")
+    check_origin(tree)
+    chosen = engine.EngineOptions(**{**options, "threads": threads})
+    worker = engine.build_worker(chosen)
+    return Built(worker, importlib.import_module("batchgen.attention").AttnWrapperBase, chosen)
+
+
 def read_requests(worker: Any, path: str, order: int | None) -> tuple[list[Any], int]:
     """(requests ready to generate, lines refused), read with the tree's own parser; `order` shuffles them."""
     requests = importlib.import_module("batchgen.requests")
@@ -125,17 +146,12 @@ def planted(setup: Setup, worker: Any, observer: Observer, link: Link) -> Iterat
 def run(setup: Setup, link: Link) -> None:
     """Builds the worker of the tree, runs the batches under observation, reports; errors propagate."""
     tree = Path(setup.tree).resolve()
-    sys.path.insert(0, str(tree))
-    torch.set_num_threads(setup.threads)
-    engine = importlib.import_module("batchgen.engine")
-    check_origin(tree)
-    options = engine.EngineOptions(**{**setup.options, "threads": setup.threads})
-    worker = engine.build_worker(options)
-    wrapper = importlib.import_module("batchgen.attention").AttnWrapperBase
+    built = build(tree, setup.options, setup.threads)
+    worker = built.worker
     batches = [read_requests(worker, path, setup.order) for path in setup.batches]
     observer = Observer(
         worker,
-        wrapper,
+        built.wrapper,
         link.send,
         link.ask,
         structural=setup.structural,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -31,27 +30,19 @@ class Task(msgspec.Struct, frozen=True):
 
 def run(task: Task) -> None:
     """Errors propagate; what was recorded before them is in the file."""
-    import torch
-
-    from shadow.child import check_origin, read_requests
+    from shadow.child import build, check_origin, read_requests
     from shadow.record.recorder import Recorder
 
     tree = Path(task.tree)
-    sys.path.insert(0, str(tree))
-    torch.set_num_threads(task.threads)
-    engine = importlib.import_module("batchgen.engine")
-    check_origin(tree)
-    options = engine.EngineOptions(**{**task.options, "threads": task.threads})
-    worker = engine.build_worker(options)
-    wrapper = importlib.import_module("batchgen.attention").AttnWrapperBase
-    requests, refused = read_requests(worker, task.requests, None)
-    chosen = {name: str(getattr(options, name)) for name in CONDITIONS}
+    built = build(tree, task.options, task.threads)
+    requests, refused = read_requests(built.worker, task.requests, None)
+    chosen = {name: str(getattr(built.options, name)) for name in CONDITIONS}
     facts = {**task.facts, **chosen, "torch": version("torch")}
     if refused:
         facts["refused"] = f"{refused} lines of the requests file"
     recorder = Recorder(
-        worker,
-        wrapper,
+        built.worker,
+        built.wrapper,
         Path(task.path),
         content=frozenset(task.content),
         facts=facts,
@@ -59,7 +50,7 @@ def run(task: Task) -> None:
     )
     check_origin(tree)
     recorder.run(requests)
-    worker.close()
+    built.worker.close()
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
+import inspect
 import sys
 import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -83,6 +85,17 @@ class Gate:
         """What must be equal on all ranks of a job."""
         flags = self._flags
         return self.prefix, flags.native, flags.compare, flags.rate, flags.budget, flags.timeout
+
+    def callable(self, owner: Any, name: str, /) -> Callable[..., Any]:
+        """What a call of the gated method comes to as the flags are now: while the gate is off, the legacy body itself.
+
+        For a loop that looks its callables up before it begins. Arguments as for `run`.
+        """
+        control: Callable[..., Any] = getattr(owner, f"_legacy_{name}")
+        if not self.on:
+            return control
+        gated = self.run_async if inspect.iscoroutinefunction(control) else self.run
+        return functools.partial(gated, owner, name)
 
     def run(self, owner: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
         """The call of a gated method.

@@ -47,6 +47,16 @@ def test_off_runs_the_legacy_body_alone() -> None:
     assert gate.summary().calls == 0
 
 
+def test_off_the_callable_is_the_legacy_body_itself_and_on_it_is_the_gate() -> None:
+    worker, gate = gated(add, add_wrongly, env={})
+    found = gate.callable(worker, "act")
+    assert found.__func__ is type(worker)._legacy_act and found.__self__ is worker  # type: ignore[attr-defined]
+    gate.configure(Flags(native=True))
+    assert gate.callable(worker, "act")(2) == 3
+    gate.configure(Flags(compare=True))
+    assert gate.callable(worker, "act")(by=2) == 5 and gate.divergences
+
+
 def test_on_is_a_plain_attribute() -> None:
     _, gate = gated(add, add_in_handler, env={})
     assert vars(gate)["on"] is False

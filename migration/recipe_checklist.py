@@ -20,7 +20,7 @@ PHASES: Final = ("port", "gate", "cleanup")
 #: Rule -> entry of its items -> type; a `?` after the name: it may be left out. A rule that is not listed
 #: takes no data: an item of it only gives the line of the checklist that it stands for.
 RULE_DATA: Final[dict[str, dict[str, type]]] = {
-    "forbidden-reference": {"expressions?": list, "names?": list},
+    "forbidden-reference": {"expressions?": list, "names?": list, "allow_writes?": bool},
     "snapshot-only": {"attributes": list},
     "computed": {"names": list},
     "worker-only": {"names": list},

@@ -117,7 +117,8 @@ class _Walk:
                 return self._try(node, state)
             case ast.Match():
                 state = self.value(node.subject, state)
-                return _meet(state, *(self.block(case.body, state) for case in node.cases))
+                ends = [self.block(case.body, state) for case in node.cases]
+                return _meet(*ends, *(() if any(map(_takes_all, node.cases)) else (state,)))
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 return state
         for part in _evaluated(node):
@@ -186,6 +187,10 @@ class _Walk:
             owed |= {node}
             self.begun.add(node)
         return State(state.done | {event.does} if event.does else state.done, owed)
+
+
+def _takes_all(case: ast.match_case) -> bool:
+    return case.guard is None and isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None
 
 
 def _is_true(test: ast.expr) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from migration.code.facts import dotted, own_scope
@@ -105,15 +105,25 @@ def _asks_presence(test: ast.expr) -> bool:
     return False
 
 
+#: What a way ends with: it goes on behind the block, or raises.
+_ON, _RAISES = "<on>", "<raises>"
+#: More ways than these through one function are not told apart.
+_MOST = 64
+Way = tuple[str, ...]
+Ways = frozenset[Way]
+_GOES_ON: Ways = frozenset({(_ON,)})
+_ENDS: Ways = frozenset({()})
+
+
 def partings(node: FunctionNode, known: Collectives) -> tuple[list[Parting], int]:
     """(where ranks may part, how many collective calls were looked at) in one function."""
     walk = _Walk(node, known)
-    walk.block(node.body, ())
+    walk.block(node.body, _ENDS)
     return walk.found, len(walk.calls)
 
 
 class _Walk:
-    """The sequence of collectives behind each statement, from the last one on."""
+    """The collectives that each way through a function makes, in their order."""
 
     def __init__(self, node: FunctionNode, known: Collectives) -> None:
         self.known = known
@@ -122,6 +132,7 @@ class _Walk:
         self.local = self._local_names(node)
         #: Objects that are made when first asked for, and have been asked for on every way so far.
         self.made: set[str] = set()
+        self._sides: dict[ast.If, tuple[Ways, Ways]] = {}
 
     def _local_names(self, node: FunctionNode) -> frozenset[str]:
         """Locals that are computed from what differs between ranks."""
@@ -156,74 +167,89 @@ class _Walk:
             return "" if variable in self.known.agreed else f"the environment ({variable})"
         return ""
 
-    def block(self, body: Sequence[ast.stmt], after: tuple[str, ...]) -> tuple[str, ...]:
-        """The collectives from the first statement on, `after` those behind the block."""
-        return self._from(list(body), 0, after)
+    def block(self, body: Sequence[ast.stmt], after: Ways) -> Ways:
+        """The ways through a block and on through what is `after` it."""
+        return self._from(body, 0, after)
 
-    def _from(self, body: list[ast.stmt], index: int, after: tuple[str, ...]) -> tuple[str, ...]:
+    def _from(self, body: Sequence[ast.stmt], index: int, after: Ways) -> Ways:
         if index == len(body):
             return after
         node = body[index]
         match node:
             case ast.Return():
-                return self.value(node.value)
+                return frozenset({self.value(node.value)})
             case ast.Raise():
-                return ("raises",)
+                return frozenset({(_RAISES,)})
+            case ast.Break() | ast.Continue():
+                return _ENDS
             case ast.If():
-                first = self.value(node.test)
-                rest = lambda: self._from(body, index + 1, after)  # noqa: E731
-                return first + self._branch(node, node.test, node.body, node.orelse, rest)
+                first, inner = self.value(node.test), self._branch(node)
             case ast.For() | ast.AsyncFor() | ast.While():
-                head = node.test if isinstance(node, ast.While) else node.iter
-                first = self.value(head)
-                before = set(self.made)
-                inside = self.block(node.body, ())
-                self.made = before
-                if (what := self._is_local(head, self.local)) and _real(inside):
-                    self.found.append(Parting(node, what, inside, ()))
-                loop = ("loop(", *inside, ")") if _real(inside) else ()
-                return first + loop + self._from(body, index + 1, after)
+                first, inner = self._loop(node)
             case ast.With() | ast.AsyncWith():
                 first = tuple(name for item in node.items for name in self.value(item.context_expr))
-                return first + self.block(node.body, ()) + self._from(body, index + 1, after)
+                inner = self.block(node.body, _GOES_ON)
             case ast.Try() | ast.TryStar():
-                inner = self.block([*node.body, *node.orelse], ())
+                first, inner = (), self.block([*node.body, *node.orelse], _GOES_ON)
                 for handler in node.handlers:
-                    self.block(handler.body, ())
-                return inner + self.block(node.finalbody, ()) + self._from(body, index + 1, after)
+                    self.block(handler.body, _GOES_ON)
+                inner = _joined(inner, self.block(node.finalbody, _GOES_ON))
             case ast.Match():
-                for case in node.cases:
-                    self.block(case.body, ())
-                return self.value(node.subject) + self._from(body, index + 1, after)
+                first = self.value(node.subject)
+                inner = frozenset(way for case in node.cases for way in self.block(case.body, _GOES_ON))
+                inner |= _GOES_ON
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                return self._from(body, index + 1, after)
-        own = tuple(name for part in ast.iter_child_nodes(node) for name in self.value(part))
-        return own + self._from(body, index + 1, after)
+                first, inner = (), _GOES_ON
+            case _:
+                first = tuple(name for part in ast.iter_child_nodes(node) for name in self.value(part))
+                inner = _GOES_ON
+        rest = self._from(body, index + 1, after)
+        found = frozenset((*first, *way) for way in _joined(inner, rest))
+        if isinstance(node, ast.If):
+            self._compare(node, rest)
+        return found if len(found) <= _MOST else frozenset(sorted(found)[:_MOST])
 
-    def _branch(
-        self,
-        node: ast.AST,
-        test: ast.expr,
-        yes: Sequence[ast.stmt],
-        no: Sequence[ast.stmt],
-        rest: Callable[[], tuple[str, ...]],
-    ) -> tuple[str, ...]:
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> tuple[Way, Ways]:
+        head = node.test if isinstance(node, ast.While) else node.iter
+        first = self.value(head)
         before = set(self.made)
-        one = self.block(yes, ())
-        after_yes, self.made = self.made, set(before)
-        other = self.block(no, ())
-        self.made = after_yes & self.made if not _leaves(yes) else self.made
-        behind = rest()
-        left = one if _leaves(yes) else one + behind
-        right = other if _leaves(no) else other + behind
-        what = self._is_local(test, self.local)
-        # A rank that raises ends the job: the others are not left waiting in silence.
-        raises = "raises" in left or "raises" in right
-        if what and not raises and _real(left) != _real(right):
-            self.found.append(Parting(node, what, _real(left), _real(right)))
-        return left if len(left) >= len(right) else right
+        inside = {_real(way) for way in self.block(node.body, _ENDS)} - {()}
+        self.made = before
+        self.block(node.orelse, _ENDS)
+        if not inside:
+            return first, _GOES_ON
+        if what := self._is_local(head, self.local):
+            self.found.append(Parting(node, what, min(inside), ()))
+        return (*first, f"a loop of {' or '.join(', '.join(way) for way in sorted(inside))}"), _GOES_ON
 
-    def value(self, node: ast.AST | None) -> tuple[str, ...]:
+    def _branch(self, node: ast.If) -> Ways:
+        before = set(self.made)
+        yes = self.block(node.body, _GOES_ON)
+        after_yes, self.made = self.made, set(before)
+        no = self.block(node.orelse, _GOES_ON)
+        after_no = self.made
+        goes_on = [
+            made for ways, made in ((yes, after_yes), (no, after_no)) if any(_ON in way for way in ways)
+        ]
+        self.made = set.intersection(*goes_on) if goes_on else before
+        self._sides[node] = yes, no
+        return yes | no
+
+    def _compare(self, node: ast.If, rest: Ways) -> None:
+        """Both sides of a condition that may differ between ranks, on to the end of the block."""
+        what = self._is_local(node.test, self.local)
+        if not what:
+            return
+        # A rank that raises ends the job: the others are not left waiting in silence.
+        yes, no = (
+            {_real(way) for way in _joined(side, rest) if _RAISES not in way} for side in self._sides[node]
+        )
+        if yes and no and yes != no:
+            one = min(yes - no, default=min(yes))
+            other = min(no - yes, default=min(no))
+            self.found.append(Parting(node, what, one, other))
+
+    def value(self, node: ast.AST | None) -> Way:
         """Collectives that evaluating an expression makes."""
         if node is None or isinstance(node, ast.Lambda):
             return ()
@@ -243,15 +269,14 @@ class _Walk:
         return found
 
 
-def _leaves(body: Sequence[ast.stmt]) -> bool:
-    """Whether control never goes on behind the block."""
-    if not body:
-        return False
-    last = body[-1]
-    if isinstance(last, ast.If):
-        return _leaves(last.body) and _leaves(last.orelse)
-    return isinstance(last, ast.Return | ast.Raise | ast.Continue | ast.Break)
+def _joined(ways: Ways, rest: Ways) -> Ways:
+    """Each way that goes on, with each of those behind it."""
+    return frozenset(
+        (*way[:-1], *more) if way[-1:] == (_ON,) else way
+        for way in ways
+        for more in (rest if way[-1:] == (_ON,) else _ENDS)
+    )
 
 
-def _real(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in names if name != "raises")
+def _real(way: Way) -> Way:
+    return tuple(name for name in way if name not in (_ON, _RAISES))

@@ -1,0 +1,125 @@
+"""Each rule catches what it is there for, at its place, and none of them alarms on an honest tree."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from migration.check.model import Finding, Report
+from migration.check.rules import RULES
+from migration.check.subject import Changed
+from migration.code.source import read_source
+from migration.explanations import explanations
+from migration.recipe_checklist import PHASES
+
+from .mutants import MUTANTS, NEW, Mutant
+from .support import HANDLER, TEXT, edited, report, tree
+
+#: Rules whose mutants are not edits of a file: dates, revisions.
+ELSEWHERE = {"MG630", "MG636"}
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_an_honest_tree_is_clean_and_every_item_has_looked_at_something(phase: str):
+    found = report(tree(phase), phase)
+    assert found.phase == phase
+    assert not found.findings and not found.errors
+    own = [check for check in found.checks if check.line and phase in ("port", "gate", "cleanup")]
+    assert own and all(check.status == "passed" and check.looked and check.evidence for check in own)
+    judged = {check.rule for check in found.checks if check.status == "passed"}
+    missing = {rule.name for rule in RULES if phase in rule.phases} - judged
+    assert missing <= {"budget"}, missing
+
+
+def test_every_rule_has_a_mutant_and_an_explanation():
+    assert {mutant.code for mutant in MUTANTS} | ELSEWHERE == {rule.code for rule in RULES}
+    assert {rule.code for rule in RULES} <= explanations().keys()
+    assert len({rule.code for rule in RULES}) == len({rule.name for rule in RULES}) == len(RULES)
+
+
+def mutated(mutant: Mutant) -> dict[str, bytes]:
+    files = tree(mutant.phase)
+    if mutant.old == NEW:
+        return {**files, mutant.path: mutant.new.encode()}
+    return edited(files, mutant.path, mutant.old, mutant.new)
+
+
+def caught(mutant: Mutant, files: dict[str, bytes]) -> tuple[Report, list[Finding]]:
+    found = report(files, mutant.phase, asked=True)
+    return found, [finding for finding in found.findings if finding.code == mutant.code]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: f"{m.code}-{m.phase}-{MUTANTS.index(m)}")
+def test_a_mutant_is_caught_at_its_place(mutant: Mutant):
+    files = mutated(mutant)
+    _, findings = caught(mutant, files)
+    assert findings, "not caught"
+    path = mutant.at or mutant.path
+    data = files[path].decode()
+    line = data[: data.index(mutant.line)].count("\n") + 1 if mutant.line else 0
+    places = {(finding.place.path, finding.place.line) for finding in findings}
+    assert (path, line) in places
+    for finding in findings:
+        assert finding.message and finding.way_out and finding.title
+
+
+@pytest.mark.parametrize(
+    "mutant", [m for m in MUTANTS if m.fixed], ids=lambda m: f"{m.code}-{m.phase}-{MUTANTS.index(m)}"
+)
+def test_a_fix_mends_the_finding(mutant: Mutant):
+    files = mutated(mutant)
+    _, findings = caught(mutant, files)
+    (finding,) = [one for one in findings if one.fix is not None]
+    assert finding.fix is not None and finding.fix.patch.startswith("diff --git")
+    after = files[finding.fix.path]
+    source = read_source(finding.fix.path, after)
+    for one in sorted(finding.fix.replacements, key=lambda r: (r.line, r.column), reverse=True):
+        lines = [line.decode() for line in source.lines] + [""]
+        start = sum(len(line.encode()) for line in lines[: one.line - 1])
+        end = sum(len(line.encode()) for line in lines[: one.end_line - 1])
+        start += len(lines[one.line - 1][: one.column - 1].encode())
+        end += len(lines[one.end_line - 1][: one.end_column - 1].encode())
+        after = after[:start] + one.text.encode() + after[end:]
+    _, left = caught(mutant, {**files, finding.fix.path: after})
+    assert not left
+
+
+def test_lines_over_the_budget_of_the_phase_are_a_finding():
+    small = Changed("main", 120, 30, (HANDLER,))
+    assert not report(tree("gate"), "gate", changed=small).findings
+    (finding,) = report(tree("gate"), "gate", changed=Changed("main", 121, 0, (HANDLER,))).findings
+    assert (
+        finding.code == "MG630"
+        and "121 lines added since main, the budget of the phase is 120" in finding.message
+    )
+    (finding,) = report(tree("port"), "port", changed=Changed("main", 501, 0, (HANDLER,))).findings
+    assert finding.code == "MG630"
+    nothing = report(tree("port"), "port", changed=Changed("main", 0, 0, ()))
+    assert [check.status for check in nothing.checks if check.rule == "budget"] == ["absent"]
+
+
+def test_an_overdue_flag_and_one_without_owner_are_findings():
+    late = report(tree("gate"), "gate", today=datetime.date(2026, 7, 27))
+    (finding,) = late.findings
+    assert finding.code == "MG636" and "61 days old, 60 are allowed; ask KV team" in finding.message
+    assert finding.place.line == TEXT[: TEXT.index("[checklist.flag]")].count("\n") + 1
+    assert not report(tree("gate"), "gate", today=datetime.date(2026, 7, 26)).findings
+    text = TEXT.replace(
+        '[checklist.flag]\nowner = "KV team"\nintroduced = 2026-05-27\nmax_age_days = 60\n', ""
+    )
+    (finding,) = report(tree("gate"), "gate", text=text).findings
+    assert finding.code == "MG636" and "no owner" in finding.message
+    (finding,) = report(tree("gate"), "gate", today=datetime.date(2026, 1, 1)).findings
+    assert "in the future" in finding.message
+
+
+def test_a_phase_that_the_tree_is_not_in_is_full_of_findings():
+    found = report(tree("port"), "gate", asked=True)
+    missing = [finding for finding in found.findings if finding.code == "MG631"]
+    assert len(missing) == 10 and "has no gate" in missing[0].message  # nine methods, and the gate itself
+    assert "the tree is in port" in found.found_by
+    early = report(tree("gate"), "port", asked=True)
+    assert {"MG631"} <= {finding.code for finding in early.findings}
+    late = report(tree("gate"), "cleanup", asked=True)
+    assert {"MG631", "MG632"} <= {finding.code for finding in late.findings}

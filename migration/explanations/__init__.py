@@ -36,6 +36,17 @@ def explanations() -> dict[str, Explanation]:
     )
 
     found: dict[str, Explanation] = {}
-    for module in (methods, slices, verification, files, splitting, tracing, adapters, planning, declaring, checking):
+    for module in (
+        methods,
+        slices,
+        verification,
+        files,
+        splitting,
+        tracing,
+        adapters,
+        planning,
+        declaring,
+        checking,
+    ):
         found |= module.EXPLANATIONS
     return dict(sorted(found.items()))

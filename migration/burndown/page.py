@@ -46,6 +46,7 @@ def page(subject: Subject, history: History, rows: Sequence[Row]) -> str:
         first=day(rows[0].commit.time),
         last=day(rows[-1].commit.time),
         notes=notes(history, rows),
+        faulty=any(not row.whole for row in rows),
         panels=panels(rows),
         rows=shown,
         columns=COLUMNS,

@@ -36,7 +36,8 @@ class HandleSpec:
     give: the first says where it is read at each use, the others stand for the same object. With an
     `adapter` (`module:Class`) it is what that class makes of a function that gives the object, or the
     worker. One handle of a recipe is the `rest`: it carries whatever no other one lists, and stands for
-    the worker itself. A recipe that names none gets `host`.
+    the worker itself. A recipe that names none gets `host`. One may be the `request`: it is no parameter of
+    the constructor, but bound by `on` to a copy of the handler; `for_worker` binds the worker.
     """
 
     name: str
@@ -49,6 +50,7 @@ class HandleSpec:
     #: The Protocol word for word, or `module:Name` of one that is there already; "" where it is inferred.
     protocol_text: str = ""
     protocol_from: str = ""
+    request: bool = False
 
     @property
     def is_given(self) -> bool:
@@ -180,6 +182,11 @@ class Recipe:
         return f"_{self.name.upper().replace('-', '_').replace('.', '_')}_GATE"
 
     @property
+    def request(self) -> HandleSpec | None:
+        """The handle that `on` binds."""
+        return next((handle for handle in self.handles if handle.request), None)
+
+    @property
     def host(self) -> HandleSpec:
         """The handle that stands for the worker itself and carries what no other handle lists."""
         return next(handle for handle in self.handles if handle.rest)
@@ -264,6 +271,7 @@ def _handle(entry: Mapping[str, Any], adapters: Mapping[str, str]) -> HandleSpec
         entry.get("adapter", "") or adapters.get(entry["name"], ""),
         textwrap.dedent(entry.get("protocol_text", "")).strip("\n"),
         entry.get("protocol_from", ""),
+        entry.get("request", False),
     )
 
 

@@ -60,6 +60,7 @@ TABLES: Final[dict[str, dict[str, type]]] = {
         "doc": str,
         "attributes?": list,
         "rest?": bool,
+        "request?": bool,
         "expressions?": list,
         "adapter?": str,
         "protocol_text?": str,
@@ -197,6 +198,14 @@ class _Checker:
         rests = [index for index, handle in enumerate(handles) if handle.get("rest", False)]
         if len(rests) > 1:
             self.add(f"handles[{rests[1]}].rest", "only one may have `rest = true`")
+        requests = [index for index, handle in enumerate(handles) if handle.get("request", False)]
+        if len(requests) > 1:
+            self.add(f"handles[{requests[1]}].request", "only one may have `request = true`")
+        names = {handle["name"] for handle in handles} | {self.data.get("snapshot", {}).get("name")}
+        for index in requests:
+            slot = f"bound_{handles[index]['name']}"
+            if slot in names:
+                self.add(f"handles[{index}].request", f"{slot} is the name of another one")
         self._once("name")
         self._once("protocol")
         owners: dict[str, str] = {}
@@ -208,11 +217,10 @@ class _Checker:
                     self.add(f"{where}.attributes", message)
                 owners[attribute] = handle["name"]
             own_object = [key for key in ("expressions", "adapter") if handle.get(key)]
-            seen = [key for key in ("attributes", "rest") if handle.get(key)]
+            seen = [key for key in ("attributes", "rest", "request") if handle.get(key)]
             if own_object and seen:
-                message = (
-                    f"a handle with `{seen[0]}` is the worker, one with `{own_object[0]}` another object"
-                )
+                bound = "what `on` binds" if seen[0] == "request" else "the worker"
+                message = f"a handle with `{seen[0]}` is {bound}, one with `{own_object[0]}` another object"
                 self.add(f"{where}.{own_object[0]}", message)
             for text in handle.get("expressions", ()):
                 self._try(f"{where}.expressions", links, text)

@@ -107,7 +107,7 @@ def _handle(handle: HandleSpec, adapter_is_written: bool) -> list[str]:
         ("protocol_from", handle.protocol_from),
     )
     lines += [_entry(key, value) for key, value in (*given, ("protocol_text", handle.protocol_text)) if value]
-    return [*lines, "rest = true"] if handle.rest else lines
+    return [*lines, *(f"{key} = true" for key in ("rest", "request") if getattr(handle, key))]
 
 
 def _table(items: Iterable[tuple[str, str]]) -> list[str]:

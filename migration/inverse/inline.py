@@ -76,7 +76,8 @@ def _more_than(proof: ProofFile, handler: bytes) -> list[str]:
     own = {recipe.handler_class, *(handle.protocol for handle in recipe.handles)}
     own |= {recipe.snapshot.class_name} if recipe.snapshot else set()
     own |= {capability_name(name) for name in recipe.hasattr.capability} if recipe.hasattr else set()
-    getters = {f"_{handle.name}" for handle in proof.recipe.handles if handle.expressions}
+    getters = {f"_{handle.name}" for handle in recipe.handles if handle.expressions or handle.request}
+    getters |= {"on"} if recipe.request is not None else set()
     known = {*proof.names, "__init__", "for_worker", *getters}
     found = [
         node.name

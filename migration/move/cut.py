@@ -40,6 +40,7 @@ from migration.move.planned import changed_since
 from migration.move.proof import Proof, Result, prove
 from migration.move.protocols import Handle, MemberTypes, handles
 from migration.move.proven import Place, Proven, proven_calls
+from migration.move.request import REQUEST_IMPORTS
 from migration.move.rewrite import moved_text, stub_text
 from migration.move.rules import method_refusals
 from migration.move.snapshot import snapshot_refusals, used_fields
@@ -585,6 +586,8 @@ class _Cut:
             bound["Callable"] = ImportName("collections.abc", "Callable")
         if recipe.snapshot:
             bound["dataclass"] = ImportName("dataclasses", "dataclass")
+        if recipe.request is not None:
+            bound |= {item.bound: item for item in REQUEST_IMPORTS}
         for item in sorted(items, key=str):
             other = bound.setdefault(item.bound, item)
             dotted = item.name is None and other.name is None and not (item.alias or other.alias)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from migration.literal_protocols import protocol_class
 from migration.move.proven import Place, Proven
+from migration.move.request import request_faults
 from migration.patterns import expression, links
 from migration.recipe import Recipe
 
@@ -134,7 +135,7 @@ def wiring_faults(recipe: Recipe, module: ast.Module) -> list[str]:
         return ["it has no for_worker"]
     taken = [arg.arg for arg in start.args.kwonlyargs] if start is not None else []
     own = recipe.snapshot.name if recipe.snapshot else ""
-    unknown = [name for name in taken if name not in specs and name != own]
+    unknown = [name for name in taken if name != own and (name not in specs or specs[name].request)]
     if unknown:
         return [f"the constructor takes {', '.join(unknown)}, which the recipe does not have"]
     faults = []
@@ -149,7 +150,8 @@ def wiring_faults(recipe: Recipe, module: ast.Module) -> list[str]:
     made = [f"{n}={_snapshot_made(recipe, fields) if n == own else _made(recipe, n)}" for n in taken]
     adapters = sorted({specs[name].adapter for name in taken if name != own} - {""})
     imports = [f"from {a.partition(':')[0]} import {a.partition(':')[2].partition('.')[0]}" for a in adapters]
-    if _body(factory) != [*imports, f"return cls({', '.join(made)})"]:
+    bound = ".on(worker)" if recipe.request is not None else ""
+    if _body(factory) != [*imports, f"return cls({', '.join(made)}){bound}"]:
         faults.append("for_worker does not make the handles as the recipe says")
     if [ast.unparse(d) for d in factory.decorator_list] != ["classmethod"]:
         faults.append("for_worker is no class method")
@@ -161,7 +163,7 @@ def wiring_faults(recipe: Recipe, module: ast.Module) -> list[str]:
         decorators = [ast.unparse(d) for d in getter.decorator_list] if getter is not None else []
         if decorators != ["property"] or getter is None or _body(getter) != [f"return self._read_{name}()"]:
             faults.append(f"self._{name} is not read at each use")
-    return faults
+    return [*faults, *request_faults(recipe, handler)]
 
 
 def _body(node: ast.FunctionDef) -> list[str]:

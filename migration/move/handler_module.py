@@ -9,6 +9,7 @@ from migration.move.capabilities import CHECKABLE
 from migration.move.moving import mangled
 from migration.move.names import ImportName, ImportPlan
 from migration.move.protocols import Handle, protocol_text
+from migration.move.request import REQUEST_IMPORTS, request_lines, slot_line
 from migration.patterns import links
 from migration.recipe import HandleSpec, Recipe
 
@@ -81,6 +82,8 @@ def handler_text(
     if fields:
         runtime.add(ImportName("dataclasses", "dataclass"))
         protocols.append(_snapshot_text(recipe, fields))
+    if recipe.request is not None:
+        runtime.update(REQUEST_IMPORTS)
     given = {item for handle in handles if handle.literal for item in handle.literal.imports}
     typing = (set(plan.typing) | set(type_imports) | given) - runtime
     if any(is_read(handle.spec) for handle in handles) and TYPING_CALLABLE not in runtime | typing:
@@ -120,9 +123,10 @@ def _snapshot_text(recipe: Recipe, fields: Sequence[tuple[str, str]]) -> str:
 def _class_text(
     recipe: Recipe, handles: tuple[Handle, ...], methods: list[str], fields: Sequence[str]
 ) -> str:
-    parameters = [f"{handle.spec.name}: {_parameter_type(handle)}" for handle in handles]
-    stores = "".join(f"        self.{stored(handle.spec)} = {handle.spec.name}\n" for handle in handles)
-    arguments = [f"{handle.spec.name}={made_of(recipe, handle.spec)}" for handle in handles]
+    kept = [handle for handle in handles if not handle.spec.request]
+    parameters = [f"{handle.spec.name}: {_parameter_type(handle)}" for handle in kept]
+    stores = "".join(f"        self.{stored(handle.spec)} = {handle.spec.name}\n" for handle in kept)
+    arguments = [f"{handle.spec.name}={made_of(recipe, handle.spec)}" for handle in kept]
     if fields and (snapshot := recipe.snapshot) is not None:
         parameters.append(f"{snapshot.name}: {snapshot.class_name}")
         stores += f"        self._{snapshot.name} = {snapshot.name}\n"
@@ -133,10 +137,11 @@ def _class_text(
     if len(signature) > _WIDTH:
         each = "".join(f"        {parameter},\n" for parameter in parameters)
         signature = f"    def __init__(\n        self,\n        *,\n{each}    ) -> None:\n"
-    made = f"        return cls({', '.join(arguments)})\n"
+    bound = ".on(worker)" if recipe.request is not None else ""
+    made = f"        return cls({', '.join(arguments)}){bound}\n"
     if len(made) > _WIDTH or fields:
         views = "".join(f"            {argument},\n" for argument in arguments)
-        made = f"        return cls(\n{views}        )\n"
+        made = f"        return cls(\n{views}        ){bound}\n"
     plain = all(handle.spec.is_worker for handle in handles) and not fields
     factory = (
         "    @classmethod\n"
@@ -145,14 +150,17 @@ def _class_text(
         + adapter_imports(handles)
         + made
     )
+    where = "the worker" if recipe.request is None else "what `on` binds"
     doc = (
         f'    """{recipe.what} of {recipe.source_class}, without state of its own.\n\n'
-        "    Attributes stay on the worker and are looked up there at every use, so that rebinding,\n"
+        f"    Attributes stay on {where} and are looked up there at every use, so that rebinding,\n"
         '    deletion and hasattr() mean what they meant.\n    """\n'
     )
-    getters = [_getter(handle.spec) for handle in handles if is_read(handle.spec)]
+    slot = [slot_line(recipe.request)] if recipe.request is not None else []
+    getters = request_lines(recipe.handler_class, recipe.request) if recipe.request is not None else []
+    getters += [_getter(handle.spec) for handle in handles if is_read(handle.spec)]
     return f"class {recipe.handler_class}:\n" + "\n".join(
-        [doc, *([signature + stores] if parameters else []), factory, *getters, *methods]
+        [doc, *slot, *([signature + stores] if parameters else []), factory, *getters, *methods]
     )
 
 

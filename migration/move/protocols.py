@@ -273,7 +273,8 @@ def handles(
     literals: Mapping[str, Literal] | None = None,
     always: bool = False,
 ) -> tuple[Handle, ...]:
-    """The handles of a recipe with their members, in the recipe's order; unused handles are left out.
+    """The handles of a recipe with their members, in the recipe's order; unused handles are left out, but for
+    the request, by which others may call the handler.
 
     `uses` are (handle, method, use); `literals` are the Protocols that the recipe gives, by handle.
     `always` keeps the host even so (`super()` needs it).
@@ -283,7 +284,7 @@ def handles(
         placed.setdefault(handle, {}).setdefault(use.attribute, []).append((method, use))
     found: list[Handle] = []
     for spec in recipe.handles:
-        if spec.name in placed or (spec.rest and always):
+        if spec.name in placed or spec.request or (spec.rest and always):
             literal = (literals or {}).get(spec.name)
             found.append(_handle(spec, placed.get(spec.name, {}), types, literal))
     return tuple(found)

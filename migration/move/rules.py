@@ -61,6 +61,7 @@ def _definition(source: Source, outline: ClassOutline, moving: Moving, recipe: R
         yield "MG010", line, f"{name} takes no positional parameter"
     names = [handle.name for handle in recipe.handles] + ([recipe.snapshot.name] if recipe.snapshot else [])
     reserved = {f"{kind}{name}" for name in names for kind in ("_", "_read_")} | {"for_worker"}
+    reserved |= {"on", f"_bound_{recipe.request.name}"} if recipe.request is not None else set()
     if moving.name in reserved:
         yield "MG019", line, f"{moving.name} is an attribute of the handler itself"
     if recipe.handler_class in parameters(node.args):

@@ -41,7 +41,7 @@ def recipes(draw: st.DrawFn) -> Recipe:
     handles = (
         HandleSpec("state", "State", draw(TEXT), attributes, False),
         HandleSpec("pool", "Pool", draw(TEXT), (), False, draw(CHAINS), draw(ADAPTER), *draw(GIVEN)),
-        HandleSpec("host", "Host", draw(TEXT), (), True),
+        HandleSpec("host", "Host", draw(TEXT), (), True, request=draw(st.booleans())),
     )
     section = draw(st.one_of(st.just(""), TEXT))
     return Recipe(
@@ -106,14 +106,15 @@ def test_every_entry_is_written():
     pool = HandleSpec("pool", "Pool", "", (), False, ("self.pool",), "app.p:P")
     view = HandleSpec("view", "View", "", (), False, ("self.view",), "app.v:V")
     kv = load_recipe("kv")
-    recipe = dataclasses.replace(kv, handles=(pool, view, *kv.handles), **drawn)
+    request = HandleSpec("req", "Request", "", ("left",), False, request=True)
+    recipe = dataclasses.replace(kv, handles=(pool, view, request, *kv.handles), **drawn)
     assert parse_recipe(recipe_text(recipe), "x.toml") == recipe
     defaults = {f.name for f in dataclasses.fields(Recipe) if f.default is not dataclasses.MISSING}
     assert defaults | {"planned", "section"} == set(drawn) | {"partial"}, (
         "a new entry needs a place in the text"
     )
     spelled = {"name", "protocol", "doc", "attributes", "rest", "expressions", "adapter"}
-    spelled |= {"protocol_text", "protocol_from"}
+    spelled |= {"protocol_text", "protocol_from", "request"}
     assert spelled == {f.name for f in dataclasses.fields(HandleSpec)}, (
         "a new entry needs a place in the text"
     )

@@ -152,14 +152,17 @@ class Report:
         """The verdict in one line."""
         where = f"{self.slice}, phase {self.phase} ({self.found_by})"
         if self.errors:
-            return f"{where}: {_many(len(self.errors), 'error')} in the checklist itself"
+            return f"{where}: {many(len(self.errors), 'error')} in the checklist itself"
         judged = len(self.checks) - self.count("absent")
-        counts = f"{_many(judged, 'check')} on {self.looked} places"
+        counts = f"{many(judged, 'check')} on {self.looked} places"
         if self.findings:
-            return f"{where}: {_many(len(self.findings), 'finding')} in {counts}"
+            return f"{where}: {many(len(self.findings), 'finding')} in {counts}"
         waived = f", {len(self.waived)} waived" if self.waived else ""
         return f"{where}: clean, {counts}{waived}"
 
 
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+def many(count: int, word: str) -> str:
+    """ "1 line", "2 lines", "2 bodies"."""
+    if count == 1:
+        return f"{count} {word}"
+    return f"{count} {word[:-1]}ies" if word.endswith("dy") else f"{count} {word}s"

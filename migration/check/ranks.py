@@ -46,31 +46,33 @@ class Collectives:
     functions: dict[str, FunctionNode]
     local: frozenset[str] = frozenset()
     agreed: frozenset[str] = frozenset()
-    makes: dict[str, Makes] = field(default_factory=dict)
+    _own: dict[str, tuple[Makes, frozenset[str]]] = field(default_factory=dict)
+    _all: dict[str, Makes] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        for _ in range(len(self.functions)):
-            before = dict(self.makes)
-            for name, node in self.functions.items():
-                self.makes[name] = self._made(name, node)
-            if before == self.makes:
-                break
+    def makes(self, name: str) -> Makes:
+        """What calling a function makes, itself and through those that it calls."""
+        if name not in self.functions:
+            return Makes()
+        if name not in self._all:
+            reached = [name]
+            for current in reached:
+                reached += [callee for callee in self._alone(current)[1] if callee not in reached]
+            own = [self._alone(current)[0] for current in reached]
+            lazy = frozenset(name for makes in own for name in makes.lazy)
+            self._all[name] = Makes(any(makes.always for makes in own), lazy)
+        return self._all[name]
 
-    def _made(self, name: str, node: FunctionNode) -> Makes:
-        lazy_calls = {id(call) for call in _lazily(node)}
-        always, lazy = False, set()
-        for part in own_scope(node):
-            if not isinstance(part, ast.Call):
-                continue
-            if self.direct(part):
-                if id(part) in lazy_calls:
-                    lazy.add(name)
-                else:
-                    always = True
-            elif (callee := self.makes.get(_last(part))) is not None and _last(part) != name:
-                always |= callee.always
-                lazy |= callee.lazy
-        return Makes(always, frozenset(lazy))
+    def _alone(self, name: str) -> tuple[Makes, frozenset[str]]:
+        """What a function makes itself, and which of the functions it calls."""
+        if name not in self._own:
+            calls = [part for part in own_scope(self.functions[name]) if isinstance(part, ast.Call)]
+            direct = [call for call in calls if self.direct(call)]
+            later = {id(call) for call in _lazily(self.functions[name])} if direct else set()
+            lazy = frozenset({name}) if any(id(call) in later for call in direct) else frozenset()
+            always = any(id(call) not in later for call in direct)
+            callees = frozenset(_last(call) for call in calls if call not in direct) & self.functions.keys()
+            self._own[name] = Makes(always, lazy), callees
+        return self._own[name]
 
     def direct(self, call: ast.Call) -> bool:
         """Whether a call is a collective itself."""
@@ -257,7 +259,7 @@ class _Walk:
         if not isinstance(node, ast.Call):
             return found
         last = _last(node)
-        made = self.known.makes.get(last, Makes())
+        made = self.known.makes(last)
         if self.known.direct(node) or made.always:
             self.calls.add(id(node))
             self.made |= made.lazy

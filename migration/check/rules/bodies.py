@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterable
 
-from migration.check.model import Finding, Fix, Place, Seen, fix
+from migration.check.model import Finding, Fix, Place, Seen, fix, many
 from migration.check.rules.base import Rule
 from migration.check.rules.calls import called
 from migration.check.subject import Subject
@@ -39,7 +39,10 @@ def _proved(subject: Subject) -> Seen:
         reasons = (Finding("MG632", reason, place, subject.recipe.name) for reason in verdict.reasons)
         return Seen(tuple(reasons), methods)
     return Seen(
-        (), methods, (Place(subject.proof.path, 1),), f"{methods} bodies equal the originals by their proof"
+        (),
+        methods,
+        (Place(subject.proof.path, 1),),
+        f"{many(methods, 'body')} equal the originals by their proof",
     )
 
 
@@ -76,7 +79,10 @@ def _ported_anew(subject: Subject) -> Seen:
             found.append(Finding("MG632", message, subject.at(there[name].node), name, mended))
     evidence = (subject.at(subject.handler_shape.node),)
     return Seen(
-        tuple(found), len(compared), evidence, f"{len(compared)} bodies equal the class's, handles taken out"
+        tuple(found),
+        len(compared),
+        evidence,
+        f"{many(len(compared), 'body')} equal the class's, handles taken out",
     )
 
 
@@ -126,7 +132,7 @@ def clauses(subject: Subject, item: Item) -> Seen:
                 place = subject.at(method.node)
                 found.append(Finding("MG637", f"{method.name} has come to {what}", place, method.name))
     evidence = (subject.at(subject.handler_shape.node),)
-    return Seen(tuple(found), looked, evidence, f"{looked} bodies, clause by clause")
+    return Seen(tuple(found), looked, evidence, f"{many(looked, 'body')}, clause by clause")
 
 
 def _originals(subject: Subject, shape: ClassOutline) -> dict[str, FunctionNode]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from migration.check.model import Finding, Fix, Place, Seen, fix
-from migration.check.objects import Access, as_way, handle_root
+from migration.check.model import Finding, Fix, Place, Seen, fix, many
+from migration.check.objects import Access, Objects, as_way, handle_root
 from migration.check.order import Event, follow
 from migration.check.rules.base import Rule
 from migration.check.subject import Subject
@@ -37,7 +37,7 @@ def routed_call(subject: Subject, item: Item) -> Seen:
                 found.append(
                     Finding("MG619", message, subject.at(access.node), symbol, _routed(subject, access, item))
                 )
-    note = f"{len(evidence)} calls of {handle}.{member}, {len(found)} of {method}"
+    note = f"{many(len(evidence), 'call')} of {handle}.{member}, {len(found)} of {method}"
     return Seen(tuple(found), len(found) + len(evidence), tuple(evidence[:3]), note)
 
 
@@ -55,49 +55,70 @@ def _routed(subject: Subject, access: Access, item: Item) -> Fix | None:
 
 
 def synced_back(subject: Subject, item: Item) -> Seen:
-    """After the call the attribute of the worker is assigned on every way on which the function ends."""
+    """After the call the attribute of the worker is assigned on every way on which the function ends.
+
+    A method of the handler may leave that to the class: then each of its callers there has to do it.
+    """
     call, target = item.text("call"), as_way(item.text("attribute"))
+    own = [_settled(subject.objects, node, {call}, target) for _, node in subject.functions()]
+    open_in = {node.name for (_, node), (_, left) in zip(subject.functions(), own, strict=True) if left}
+    callers = {
+        method.name: _settled(subject.worker_objects, method.node, {call, *open_in}, target)
+        for method in subject.shape.methods
+        if method.name not in (call, *open_in)
+    }
+    left_there = {called(node): node for _, left in callers.values() for node in left}
+    called_there = {called(node) for calls, _ in callers.values() for node in calls}
     found: list[Finding] = []
     evidence: list[Place] = []
     looked = 0
-    for symbol, function, path in _everywhere(subject):
-        objects = subject.objects if path == subject.handler.path else subject.worker_objects
-        if function.name == call:
-            continue
-        writes = {
-            id(access.node)
-            for access in objects.accesses(function)
-            if access.kind == "write" and target in access.ways
-        }
-        assigned = {id(node) for node in ast.walk(function) if id(node) in writes}
-
-        def events(node: ast.AST, assigned: set[int] = assigned) -> Event | None:
-            if id(node) in assigned:
-                return Event(settles=True)
-            return Event(begins=True) if called(node) == call else None
-
-        seen = follow(function, events)
-        calls = [node for node in seen.events if called(node) == call]
+    for (symbol, function), (calls, left) in zip(subject.functions(), own, strict=True):
         looked += len(calls)
-        for node in calls:
-            if node in seen.unsettled:
-                message = f"{item.text('attribute')} is not assigned after {call}() on every way"
-                found.append(Finding("MG620", message, _at(path, node), symbol))
-            else:
-                evidence.append(_at(path, node))
-    return Seen(tuple(found), looked, tuple(evidence), f"{looked} calls of {call}()")
+        evidence += [subject.at(node) for node in calls - left]
+        name = function.name
+        if name not in called_there or name in left_there:
+            also = (
+                f", nor is it by line {left_there[name].lineno} of the class's file"
+                if name in left_there
+                else ""
+            )
+            found += [_not_synced(item, subject.at(node), symbol, also) for node in left]
+    for name, (calls, left) in callers.items():
+        looked += len(calls)
+        evidence += [subject.at_worker(node) for node in calls - left]
+        symbol = f"{subject.recipe.source_class}.{name}"
+        found += [
+            _not_synced(item, subject.at_worker(node), symbol, "") for node in left if called(node) == call
+        ]
+    ordered = sorted(evidence, key=lambda place: (place.path != subject.handler.path, place.line))
+    return Seen(tuple(found), looked, tuple(ordered), f"{many(looked, 'call')} of {call}()")
 
 
-def _everywhere(subject: Subject) -> Iterator[tuple[str, FunctionNode, str]]:
-    """The handler's functions and the class's methods."""
-    for symbol, function in subject.functions():
-        yield symbol, function, subject.handler.path
-    for method in subject.shape.methods:
-        yield f"{subject.recipe.source_class}.{method.name}", method.node, subject.worker.path
+def _not_synced(item: Item, place: Place, symbol: str, also: str) -> Finding:
+    message = f"{item.text('attribute')} is not assigned after {item.text('call')}() on every way{also}"
+    return Finding("MG620", message, place, symbol)
 
 
-def _at(path: str, node: ast.AST) -> Place:
-    return Place(path, getattr(node, "lineno", 0))
+def _settled(
+    objects: Objects, function: FunctionNode, names: set[str], target: tuple[str, ...]
+) -> tuple[set[ast.Call], set[ast.Call]]:
+    """(calls of any of the names, those after which some way out does not assign the attribute)."""
+    if not any(called(node) in names for node in ast.walk(function)) or function.name in names:
+        return set(), set()
+    assigned = {
+        id(access.node)
+        for access in objects.accesses(function)
+        if access.kind == "write" and target in access.ways
+    }
+
+    def events(node: ast.AST) -> Event | None:
+        if id(node) in assigned:
+            return Event(settles=True)
+        return Event(begins=True) if called(node) in names else None
+
+    seen = follow(function, events)
+    calls = {node for node in seen.events if isinstance(node, ast.Call) and called(node) in names}
+    return calls, calls & seen.unsettled
 
 
 def call_order(subject: Subject, item: Item) -> Seen:
@@ -126,7 +147,9 @@ def call_order(subject: Subject, item: Item) -> Seen:
                 found.append(Finding("MG623", message, subject.at(node), symbol))
             else:
                 evidence.append(subject.at(node))
-    return Seen(tuple(found), looked, tuple(evidence), f"{looked} calls of {then}(), each after {first}()")
+    return Seen(
+        tuple(found), looked, tuple(evidence), f"{many(looked, 'call')} of {then}(), each after {first}()"
+    )
 
 
 def paired(subject: Subject, item: Item) -> Seen:
@@ -156,7 +179,10 @@ def paired(subject: Subject, item: Item) -> Seen:
                 symbol = f"{subject.recipe.handler_class}.{name}"
                 found.append(Finding("MG622", message, subject.at(node), symbol))
     return Seen(
-        tuple(found), looked, tuple(evidence[:3]), f"{looked} uses of {primary}, each with {auxiliary}"
+        tuple(found),
+        looked,
+        tuple(evidence[:3]),
+        f"{many(looked, 'use')} of {primary}, each with {auxiliary}",
     )
 
 
@@ -202,7 +228,10 @@ def mutator(subject: Subject, item: Item) -> Seen:
     names = ", ".join(methods)
     looked = len(found) + len(evidence)
     return Seen(
-        tuple(found), looked, tuple(evidence[:3]), f"{names}: {len(evidence)} calls, {len(found)} assignments"
+        tuple(found),
+        looked,
+        tuple(evidence[:3]),
+        f"{names}: {many(len(evidence), 'call')}, {many(len(found), 'assignment')}",
     )
 
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from migration.check.model import Finding, Fix, Place, Seen, fix
+from migration.check.model import Finding, Fix, Place, Seen, fix, many
 from migration.check.phase import uses
 from migration.check.rules.base import Rule
 from migration.check.subject import Subject
@@ -78,7 +78,7 @@ def _whole(subject: Subject) -> Seen:
             )
         )
     evidence = () if switch is None else (subject.at_worker(switch),)
-    note = f"{len(subject.pairs)} gates on {recipe.prefix}_NATIVE and {recipe.prefix}_COMPARE"
+    note = f"{many(len(subject.pairs), 'gate')} on {recipe.prefix}_NATIVE and {recipe.prefix}_COMPARE"
     return Seen(tuple(found), len(subject.pairs) + len(names), evidence, note)
 
 
@@ -126,7 +126,7 @@ def _gone(subject: Subject) -> Seen:
             if (node := uses(source, word)) is not None:
                 place = Place(path, getattr(node, "lineno", 0))
                 found.append(Finding("MG631", f"{word} is still used", place, word))
-    note = f"no legacy body, no gate and no flag in {len(subject.production)} files"
+    note = f"no legacy body, no gate and no flag in {many(len(subject.production), 'file')}"
     return Seen(tuple(found), len(subject.production), (Place(recipe.source_file, 1),), note)
 
 
@@ -232,9 +232,11 @@ def flag(subject: Subject, item: Item) -> Seen:
             )
         )
     if age > known.max_age_days:
-        message = f"{recipe.prefix} is {age} days old, {known.max_age_days} are allowed; ask {known.owner}"
+        message = (
+            f"{recipe.prefix} is {many(age, 'day')} old, {known.max_age_days} are allowed; ask {known.owner}"
+        )
         found.append(Finding("MG636", message, place, recipe.prefix))
-    return Seen(tuple(found), 1, (place,), f"{recipe.prefix}: {known.owner}, {age} days old")
+    return Seen(tuple(found), 1, (place,), f"{recipe.prefix}: {known.owner}, {many(age, 'day')} old")
 
 
 RULES = (

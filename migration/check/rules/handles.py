@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from migration.check.model import Finding, Place, Seen
+from migration.check.model import Finding, Place, Seen, many
 from migration.check.objects import WORKER, Access
 from migration.check.rules.base import Rule
 from migration.check.subject import Subject
@@ -90,7 +91,7 @@ def dead_handle(subject: Subject, item: Item) -> Seen:
         fault = "is injected and no method uses it" if name in kept else "is taken and not stored"
         argument = next(a for a in (*node.args.args, *node.args.kwonlyargs) if a.arg == name)
         found.append(Finding("MG634", f"{name} {fault}", subject.at(argument), name))
-    return Seen(tuple(found), len(names), tuple(evidence[:3]), f"{len(names)} handles, all used")
+    return Seen(tuple(found), len(names), tuple(evidence[:3]), f"{many(len(names), 'handle')}, all used")
 
 
 def optional_handle(subject: Subject, item: Item) -> Seen:
@@ -111,7 +112,9 @@ def optional_handle(subject: Subject, item: Item) -> Seen:
                     found.append(Finding("MG618", message, subject.at(part), symbol))
     if not looked and not found:
         return Seen((), 0, (), "every handle is the worker, seen in part")
-    return Seen(tuple(found), looked, (subject.at(subject.handler_shape.node),), f"{looked} uses of handles")
+    return Seen(
+        tuple(found), looked, (subject.at(subject.handler_shape.node),), f"{many(looked, 'use')} of handles"
+    )
 
 
 def _is_handle(subject: Subject, function: FunctionNode, node: ast.expr) -> bool:
@@ -138,7 +141,7 @@ def private_attribute(subject: Subject, item: Item) -> Seen:
             ):
                 message = f"{ast.unparse(access.node)}: {name} is private to {_named(collaborators[0])}"
                 found.append(Finding("MG639", message, subject.at(access.node), symbol))
-    note = f"{looked} uses of collaborators" if looked else "no handle leads to another object"
+    note = f"{many(looked, 'use')} of collaborators" if looked else "no handle leads to another object"
     return Seen(tuple(found), looked, (subject.at(subject.handler_shape.node),), note)
 
 
@@ -186,7 +189,7 @@ def captured_attribute(subject: Subject, item: Item) -> Seen:
                     message = f"{ast.unparse(node)} is kept, and {rebound[node.attr]} binds it anew"
                     found.append(Finding("MG644", message, Place(path, node.lineno), function.name))
         looked += 1
-    note = f"{looked} places where a handle is made; {len(rebound)} attributes are bound anew after __init__"
+    note = f"{many(looked, 'place')} where a handle is made, none keeps what is bound anew later"
     return Seen(tuple(found), looked, (subject.at(subject.handler_shape.node),), note)
 
 
@@ -242,18 +245,21 @@ def unknown_attribute(subject: Subject, item: Item) -> Seen:
     known |= {a.name for _, a in accesses if a.kind == "write"}
     for method in subject.shape.methods:
         known |= set(method_facts(method.node).attributes(WRITING))
-    known |= {path.rpartition(".")[2] for path in _set_elsewhere(subject)}
     found, looked = [], 0
     for symbol, access in accesses:
         if access.owner != frozenset({(WORKER,)}) or access.kind in ("write", "ask"):
             continue
         looked += 1
         name = access.name
-        if name not in known and not (name.startswith("__") and name.endswith("__")):
+        dunder = name.startswith("__") and name.endswith("__")
+        if name not in known and not dunder and not _is_set_elsewhere(subject, name):
             message = f"{ast.unparse(access.node)}: nothing gives {subject.recipe.source_class} a {name}"
             found.append(Finding("MG645", message, subject.at(access.node), symbol))
     return Seen(
-        tuple(found), looked, (subject.at_worker(node),), f"{looked} reads of the worker, all made somewhere"
+        tuple(found),
+        looked,
+        (subject.at_worker(node),),
+        f"{many(looked, 'read')} of the worker, all made somewhere",
     )
 
 
@@ -263,24 +269,18 @@ def _targets(part: ast.stmt) -> list[ast.expr]:
     return [part.target] if isinstance(part, ast.AnnAssign) else []
 
 
-def _set_elsewhere(subject: Subject) -> set[str]:
-    """Attributes that some file of the project assigns on whatever object."""
-    found: set[str] = set()
-    names = {a.name for _, f in subject.functions() for a in subject.objects.accesses(f)}
-    for data in subject.production.values():
-        found |= {
-            name for name in names - found if f".{name} =".encode() in data or f".{name}:".encode() in data
-        }
-    return found
+def _is_set_elsewhere(subject: Subject, name: str) -> bool:
+    """Whether some file of the project assigns an attribute of that name on whatever object."""
+    pattern = re.compile(rb"\.%s\s*(?::|[-+|&*/]?=[^=])" % re.escape(name).encode())
+    return any(pattern.search(data) for data in subject.production.values())
 
 
 def dead_method(subject: Subject, item: Item) -> Seen:
     """Every method of the handler is reached from production code, not from tests alone."""
     names = {method.name: method for method in subject.methods}
+    live = _callers(subject, set(names))
     if subject.phase == "gate":
-        live = {name: subject.at_worker(front.node) for name, (front, _) in subject.pairs.items()}
-    else:
-        live = _callers(subject, set(names))
+        live |= {name: subject.at_worker(front.node) for name, (front, _) in subject.pairs.items()}
     queue = list(live)
     for name in queue:
         if name not in names:
@@ -295,15 +295,18 @@ def dead_method(subject: Subject, item: Item) -> Seen:
         for name, method in names.items()
         if name not in live
     )
-    return Seen(found, len(names), tuple(live.values())[:3], f"{len(names)} methods, all with a caller")
+    return Seen(
+        found, len(names), tuple(live.values())[:3], f"{many(len(names), 'method')}, all with a caller"
+    )
 
 
 def _callers(subject: Subject, names: set[str]) -> dict[str, Place]:
     """name -> a place outside the handler that uses the method on a handler."""
     found: dict[str, Place] = {}
     recipe = subject.recipe
+    mention = re.compile(rb"\b%s\b" % re.escape(recipe.handler_class).encode())
     for path, data in subject.production.items():
-        if path == recipe.target_file or recipe.handler_class.encode() not in data:
+        if path == recipe.target_file or not mention.search(data):
             continue
         source = subject.source(path)
         for node in ast.walk(source.tree) if source else ():

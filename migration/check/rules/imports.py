@@ -8,7 +8,7 @@ import posixpath
 
 from pyflakes import checker, messages
 
-from migration.check.model import Finding, Fix, Place, Seen, fix
+from migration.check.model import Finding, Fix, Place, Seen, fix, many
 from migration.check.rules.base import Rule
 from migration.check.subject import Subject
 from migration.code.import_graph import ImportGraph
@@ -46,7 +46,9 @@ def imported(subject: Subject, item: Item) -> Seen:
             continue
         mended = _import_fix(subject, name) if statement is None else None
         found.append(Finding("MG615", f"{name} {fault}", subject.at(statement or uses[0]), name, mended))
-    return Seen(tuple(found), looked, tuple(evidence), f"{looked} uses of {', '.join(item.texts('names'))}")
+    return Seen(
+        tuple(found), looked, tuple(evidence), f"{many(looked, 'use')} of {', '.join(item.texts('names'))}"
+    )
 
 
 def _import_of(subject: Subject, name: str) -> tuple[ast.Import | ast.ImportFrom | None, bool]:
@@ -120,7 +122,7 @@ def undefined_name(subject: Subject, item: Item) -> Seen:
         if isinstance(m, messages.UndefinedName | messages.UndefinedLocal)
     )
     used = {n.id for n in ast.walk(source.tree) if isinstance(n, ast.Name)} - set(dir(builtins))
-    return Seen(found, len(used), (Place(source.path, 1),), f"{len(used)} names, all bound")
+    return Seen(found, len(used), (Place(source.path, 1),), f"{many(len(used), 'name')}, all bound")
 
 
 def import_cycle(subject: Subject, item: Item) -> Seen:
@@ -132,7 +134,10 @@ def import_cycle(subject: Subject, item: Item) -> Seen:
     looked = len(lines)
     if chain is None:
         return Seen(
-            (), looked, (Place(subject.handler.path, 1),), f"{looked} imports, none leads to the worker"
+            (),
+            looked,
+            (Place(subject.handler.path, 1),),
+            f"{many(looked, 'import')}, none leads to the worker",
         )
     second = chain[1] if len(chain) > 1 else chain[0]
     close = [n for n in lines if any(o.startswith(second) for o in import_origins(n).values())]
@@ -153,7 +158,7 @@ def shadowed_module(subject: Subject, item: Item) -> Seen:
             found.append(
                 Finding("MG641", f"{folder}.py has the name of the package {folder}/", Place(path), path)
             )
-    return Seen(tuple(found), len(paths), (Place(subject.handler.path, 1),), f"{len(paths)} modules")
+    return Seen(tuple(found), len(paths), (Place(subject.handler.path, 1),), f"{many(len(paths), 'module')}")
 
 
 RULES = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migration.check.model import Finding, Seen
+from migration.check.model import Finding, Seen, many
 from migration.check.ranks import Collectives, partings
 from migration.check.rules.base import Rule
 from migration.check.subject import Subject
@@ -28,7 +28,9 @@ def collectives(subject: Subject, item: Item) -> Seen:
             one, other = (", ".join(names) or "nothing" for names in (part.one, part.other))
             message = f"ranks may part by {part.condition}: one way makes {one}, the other {other}"
             found.append(Finding("MG638", message, subject.at(part.node), symbol))
-    note = f"{looked} calls that every rank must make" if looked else "the handler makes no collective"
+    note = (
+        f"{many(looked, 'call')} that every rank must make" if looked else "the handler makes no collective"
+    )
     return Seen(tuple(found), looked, tuple(evidence[:3]), note)
 
 

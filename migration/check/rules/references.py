@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from migration.check.model import Finding, Fix, Place, Seen, fix
+from migration.check.model import Finding, Fix, Place, Seen, fix, many
 from migration.check.objects import SNAPSHOT, WORKER, Access, as_way, handle_root
 from migration.check.rules.base import Rule
 from migration.check.subject import Subject
@@ -43,7 +43,9 @@ def forbidden_reference(subject: Subject, item: Item) -> Seen:
             what = f", which is {meant}" if meant and _shown(access) != meant else ""
             found.append(Finding("MG610", f"{_shown(access)}{what}", subject.at(access.node), symbol))
     what = ", ".join((*forbidden.values(), *names))
-    return Seen(tuple(found), looked, _class_line(subject), f"{looked} attribute uses, none is {what}")
+    return Seen(
+        tuple(found), looked, _class_line(subject), f"{many(looked, 'attribute use')}, none is {what}"
+    )
 
 
 def worker_only(subject: Subject, item: Item) -> Seen:
@@ -64,7 +66,9 @@ def worker_only(subject: Subject, item: Item) -> Seen:
     if not there:
         return Seen(tuple(found), 0, (), f"{subject.worker.path} has no {', '.join(names)} either")
     evidence = (Place(subject.worker.path, _line_of(subject.worker.data, there[0])),)
-    return Seen(tuple(found), looked, evidence, f"{looked} attribute uses, none of {', '.join(names)}")
+    return Seen(
+        tuple(found), looked, evidence, f"{many(looked, 'attribute use')}, none of {', '.join(names)}"
+    )
 
 
 def _line_of(data: bytes, name: str) -> int:
@@ -85,7 +89,7 @@ def snapshot_only(subject: Subject, item: Item) -> Seen:
             mended = _from_snapshot(subject, access)
             message = f"{_shown(access)} reads it from the live worker"
             found.append(Finding("MG611", message, subject.at(access.node), symbol, mended))
-    note = f"{looked} attribute uses, {', '.join(names)} only through the snapshot"
+    note = f"{many(looked, 'attribute use')}, {', '.join(names)} only through the snapshot"
     return Seen(tuple(found), looked, tuple(evidence) or _class_line(subject), note)
 
 
@@ -133,7 +137,10 @@ def computed(subject: Subject, item: Item) -> Seen:
                     found.append(Finding("MG612", message, subject.at(access.node), symbol))
     names = ", ".join(item.texts("names"))
     return Seen(
-        tuple(found), looked, tuple(evidence), f"{names}: {len(evidence)} definitions from the snapshot"
+        tuple(found),
+        looked,
+        tuple(evidence),
+        f"{names}: {many(len(evidence), 'definition')} from the snapshot",
     )
 
 
@@ -203,7 +210,7 @@ def presence_test(subject: Subject, item: Item) -> Seen:
             evidence = evidence or [subject.at(access.node)]
     if handle and not evidence:
         return Seen(tuple(found), 0, (), f"the handler never uses the handle {handle}")
-    note = f"{looked} uses, no presence test of {', '.join(names)}"
+    note = f"{many(looked, 'use')}, no presence test of {', '.join(names)}"
     return Seen(tuple(found), max(looked, 1), tuple(evidence) or _class_line(subject), note)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from migration.check.model import Finding, Place, Seen
+from migration.check.model import Finding, Place, Seen, many
 from migration.check.rules.base import Rule
 from migration.check.subject import Subject
 from migration.code.facts import accessor_of
@@ -25,10 +25,13 @@ def budget(subject: Subject, item: Item) -> Seen:
     if changed is None:
         return Seen((), 0, (), "git knows no revision to compare with: pass --base")
     place = Place(subject.handler.path, 1)
-    note = f"{changed.added} lines added and {changed.deleted} deleted since {changed.base}, {limit} may be added"
+    lines = f"{many(changed.added, 'line')} added and {changed.deleted} deleted since {changed.base}"
+    note = f"{lines}; {limit} may be added"
     found: tuple[Finding, ...] = ()
     if changed.added > limit:
-        message = f"{changed.added} lines added since {changed.base}, the budget of the phase is {limit}"
+        message = (
+            f"{many(changed.added, 'line')} added since {changed.base}, the budget of the phase is {limit}"
+        )
         found = (Finding("MG630", message, place, recipe.name),)
     return Seen(found, len(changed.files), (place,), note)
 
@@ -45,7 +48,10 @@ def duplicate_method(subject: Subject, item: Item) -> Seen:
             found.append(Finding("MG642", message, subject.at(method.node), method.name))
         seen[method.name] = method.node.lineno
     return Seen(
-        tuple(found), len(seen), (subject.at(subject.handler_shape.node),), f"{len(seen)} names, each once"
+        tuple(found),
+        len(seen),
+        (subject.at(subject.handler_shape.node),),
+        f"{many(len(seen), 'name')}, each once",
     )
 
 
@@ -65,7 +71,7 @@ def swallowed_exception(subject: Subject, item: Item) -> Seen:
             elif kind.rpartition(".")[2] in ("", "Exception", "BaseException") and _goes_on(body):
                 message = f"`except {kind or 'everything'}` goes on as if nothing had happened"
                 found.append(Finding("MG643", message, subject.at(handler), symbol))
-    note = f"{looked} functions and except clauses"
+    note = f"{many(looked, 'function')} and except clauses"
     return Seen(tuple(found), looked, (subject.at(subject.handler_shape.node),), note)
 
 

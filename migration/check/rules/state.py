@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from migration.check.model import Finding, Seen
+from migration.check.model import Finding, Seen, many
 from migration.check.objects import HANDLER, Access
 from migration.check.rules.base import Rule
 from migration.check.subject import Subject
@@ -33,7 +33,10 @@ def stateless(subject: Subject, item: Item) -> Seen:
                 found.append(Finding("MG614", message, subject.at(node), symbol))
     place = subject.constructor or subject.handler_shape.node
     return Seen(
-        tuple(found), looked, (subject.at(place),), f"{looked} attribute uses, none writes to the handler"
+        tuple(found),
+        looked,
+        (subject.at(place),),
+        f"{many(looked, 'attribute use')}, none writes to the handler",
     )
 
 

@@ -262,7 +262,7 @@ prefix = "CHECKED_KV"
 
 
 def test_our_own_worker_in_its_phases_within_three_seconds(tmp_path: Path):
-    """The one item that does not hold is the drift that narrower handles are for; nothing else alarms."""
+    """What does not hold is the drift that narrower handles are for, and private names; nothing else alarms."""
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "batchgen", tmp_path / "batchgen", ignore=ignore)
     (tmp_path / "kv.toml").write_text(EARLIER + KV)
@@ -276,9 +276,11 @@ def test_our_own_worker_in_its_phases_within_three_seconds(tmp_path: Path):
         seconds = time.perf_counter() - start
         body = json.loads(done.stdout)
         assert body["phase"] == command
-        assert {finding["code"] for finding in body["findings"]} == {"MG610"}, done.stdout
-        assert all("host_paged_kv_worker_view" in finding["message"] for finding in body["findings"])
-        assert len(body["findings"]) == 5
+        drift = [f["message"] for f in body["findings"] if f["code"] == "MG610"]
+        assert drift and all("host_paged_kv_worker_view" in message for message in drift)
+        # A habit of the real worker that the patient may have: its allocator is asked past its public names.
+        assert {f["code"] for f in body["findings"]} <= {"MG610", "MG639"}, done.stdout
+        assert all("_sequences" in f["message"] for f in body["findings"] if f["code"] == "MG639")
         assert seconds < 3, f"{command}: {seconds:.2f} s"
 
 

@@ -14,7 +14,7 @@ from migration.explanations import explanations
 from migration.recipe_checklist import PHASES
 
 from .mutants import MUTANTS, NEW, Mutant
-from .support import HANDLER, TEXT, edited, report, tree
+from .support import HANDLER, TEXT, WORKER, edited, report, tree
 
 #: Rules whose mutants are not edits of a file: dates, revisions.
 ELSEWHERE = {"MG630", "MG636"}
@@ -112,6 +112,19 @@ def test_an_overdue_flag_and_one_without_owner_are_findings():
     assert finding.code == "MG636" and "no owner" in finding.message
     (finding,) = report(tree("gate"), "gate", today=datetime.date(2026, 1, 1)).findings
     assert "in the future" in finding.message
+
+
+def test_the_class_may_hand_the_model_back_instead_of_the_handler():
+    """The seed leaves open who does it: then each caller of the handler's method has to."""
+    after = "        self._state.model = self._executor.model\n"
+    files = edited(tree("cleanup"), HANDLER, after, "        return None\n")
+    open_ = [one for one in report(files, "cleanup").findings if one.code == "MG620"]
+    assert {one.place.path for one in open_} == {HANDLER} and "line" in open_[0].message
+    call = "\t\tself._configure(uuids)\n"
+    synced = edited(files, WORKER, call, call + "\t\tself.model = self.executor.model\n")
+    assert not [one for one in report(synced, "cleanup").findings if one.code == "MG620"]
+    half = edited(files, WORKER, call, call + "\t\tif uuids:\n\t\t\tself.model = self.executor.model\n")
+    assert [one for one in report(half, "cleanup").findings if one.code == "MG620"]
 
 
 def test_a_phase_that_the_tree_is_not_in_is_full_of_findings():

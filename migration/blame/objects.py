@@ -52,13 +52,13 @@ def _tree(repository: Repository, parent: str, step: Step) -> str:
 
 
 def index_entries(repository: Repository, commit: str, files: Sequence[tuple[str, bytes | None]]) -> bytes:
-    """Lines for `git update-index --index-info`; a file that `commit` has keeps its mode."""
+    """Lines for `git update-index --index-info`; a file that `commit` (a full id) has keeps its mode."""
     out = []
     modes = _modes(repository, commit, [repository.prefix + path for path, _ in files])
     for path, data in files:
         name = repository.prefix + path
         if data is None:
-            out.append(b"0 " + b"0" * 40 + b"\t" + os.fsencode(name) + b"\0")
+            out.append(b"0 " + b"0" * len(commit) + b"\t" + os.fsencode(name) + b"\0")
         else:
             blob = git(repository.top, "hash-object", "-w", "--stdin", f"--path={name}", data=data).strip()
             out.append(modes.get(name, b"100644") + b" " + blob + b"\t" + os.fsencode(name) + b"\0")
@@ -84,10 +84,13 @@ def _commit(repository: Repository, tree: str, parents: Sequence[str], message: 
 def publish(
     repository: Repository, built: Built, base: str, files: Sequence[tuple[str, bytes | None]]
 ) -> None:
-    """Let HEAD's branch point to the commits, and the index know the files. GitError where HEAD has moved."""
-    entries = index_entries(repository, base, files)
-    git(repository.top, "update-ref", "-m", "migrate port", "HEAD", built.tip, base)
-    git(repository.top, "update-index", "-z", "--index-info", data=entries)
+    """Let the index know the files and HEAD's branch point to the commits. GitError where HEAD has moved."""
+    try:
+        entries = index_entries(repository, base, files)
+        git(repository.top, "update-index", "-z", "--index-info", data=entries)
+        git(repository.top, "update-ref", "-m", "migrate port", "HEAD", built.tip, base)
+    except GitError as error:
+        raise GitError(f"the files are written all the same; {error}") from error
 
 
 def base_of(repository: Repository, paths: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 #: Of the user's configuration, what would change the output that is parsed here.
-_PLAIN = ("-c", "log.showSignature=false", "-c", "core.quotePath=false")
+_PLAIN = ("-c", "log.showSignature=false", "-c", "log.diffMerges=separate", "-c", "core.quotePath=false")
 
 
 class GitError(Exception):

@@ -29,7 +29,9 @@ def choose_subject(
 
     MG303 where there is none, MG401 where there are several to choose from.
     """
-    if file is None:
+    if file is not None:
+        file = _within(root, file)
+    else:
         here = [recipe for recipe in recipes if (root / recipe.source_file).is_file()]
         files = list(dict.fromkeys(recipe.source_file for recipe in here))
         if not files:
@@ -50,6 +52,14 @@ def choose_subject(
     )
     handlers.pop(file, None)
     return Subject(file, class_name, tuple(handlers))
+
+
+def _within(root: Path, file: str) -> str:
+    """As git knows it: relative to `root`, whether it was named from there or from the current folder."""
+    named = Path(file).resolve()
+    if named.is_relative_to(root) and (named.is_file() or Path(file).is_absolute()):
+        return named.relative_to(root).as_posix()
+    return Path(file).as_posix()
 
 
 def _given(recipe: Recipe) -> list[str]:

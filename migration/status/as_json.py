@@ -39,7 +39,10 @@ def _slice(one: SliceStatus, no_git: bool) -> dict[str, Any]:
             "methods": {"done": stands.done, "of": stands.wanted},
             "lines_left": stands.left,
             "phases": {
-                name: {"in_tree": _in_tree(phase, stands, brought), **_since(brought.get(phase), no_git)}
+                name: {
+                    "reached": _reached(phase, stands, brought, no_git),
+                    **_since(brought.get(phase), no_git),
+                }
                 for phase, name in _NAMES.items()
             },
         }
@@ -52,10 +55,10 @@ def _slice(one: SliceStatus, no_git: bool) -> dict[str, Any]:
     }
 
 
-def _in_tree(phase: Phase, stands: Standing, brought: dict[Phase, Since]) -> bool:
-    """A gate that a cleanup took away is in the past; it was there where git has seen it."""
+def _reached(phase: Phase, stands: Standing, brought: dict[Phase, Since], no_git: bool) -> bool | None:
+    """Gates that a cleanup took away are in the past, and a one-step cut had none: only git can tell."""
     if phase is Phase.GATED and stands.phase is Phase.CLEANED:
-        return phase in brought
+        return None if no_git else phase in brought
     return phase <= stands.phase
 
 

@@ -325,6 +325,16 @@ def test_a_folder_within_the_repository_can_be_ported(tmp_path: Path):
     )
 
 
+def test_where_git_refuses_at_the_last_moment_it_says_that_the_files_are_written(repository: Path):
+    head = git(repository, "rev-parse", "HEAD")
+    (repository / ".git/index.lock").write_text("")
+    done = migrate("port", recipe(repository), "--commits", "--repo", repository)
+    assert done.returncode == 3
+    assert "not committed: the files are written all the same" in done.stderr
+    assert git(repository, "rev-parse", "HEAD") == head
+    assert (repository / HANDLER).is_file()
+
+
 def interrupted(root: Path, patch: str) -> subprocess.CompletedProcess[str]:
     """The command with Ctrl-C at a chosen moment."""
     program = f"import os, signal, sys\n{patch}\nfrom migration.cli import main\nmain(sys.argv[1:])\n"

@@ -243,6 +243,35 @@ def test_a_page_that_cannot_be_written_is_an_error(life: Life, tmp_path: Path):
     assert "cannot write the report" in done.stderr
 
 
+def test_the_file_may_be_named_by_its_whole_path(life: Life):
+    root = life("port")
+    done = migrate("burndown", root / WORKER, "--repo", root, "--json")
+    assert json.loads(done.stdout)["file"] == WORKER
+
+
+@pytest.mark.parametrize(
+    ("moment", "exists"), [("migration.burndown.measure.cut", False), ("os.replace", True)]
+)
+def test_ctrl_c_leaves_a_whole_page_or_none(life: Life, tmp_path: Path, moment: str, exists: bool):
+    page = tmp_path / "pages" / "page.html"
+    module = moment.rpartition(".")[0]
+    program = (
+        f"import os, signal, sys, {module}\n"
+        f"real = {moment}\n"
+        "def late(*a):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return real(*a)\n"
+        f"{moment} = late\n"
+        "from migration.cli import main\n"
+        "main(sys.argv[1:])\n"
+    )
+    command = [sys.executable, "-c", program, "burndown", "--repo", str(life("gate")), "--html", str(page)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3])
+    assert done.returncode == 130, done.stderr
+    assert [file.name for file in tmp_path.glob("pages/*")] == (["page.html"] if exists else [])
+    assert not exists or page.read_text().rstrip().endswith("</html>")
+
+
 @pytest.mark.parametrize("command", ["status", "burndown"])
 def test_help_has_examples_and_exit_codes(command: str):
     done = migrate(command, "--help")

@@ -21,7 +21,7 @@ WORKER = "app/worker.py"
 def test_a_tree_before_the_port_has_no_handler(life: Life):
     found = of_case(status(life("start")))
     assert (found["phase"], found["proof"], found["flags"]) == ("absent", None, [])
-    assert [entry["in_tree"] for entry in found["phases"].values()] == [False, False, False]
+    assert [entry["reached"] for entry in found["phases"].values()] == [False, False, False]
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,22 @@ def test_a_proof_file_that_is_none_is_said_and_the_rest_is_shown(life: Life):
     assert found["proof"]["reasons"][0].startswith("MG110")
 
 
+def test_a_proof_of_another_recipe_of_that_name_does_not_hold_for_this_one(life: Life, tmp_path: Path):
+    other = tmp_path / "handles.toml"
+    other.write_text(RECIPE.read_text().replace("app/parts/cache.py", "app/parts/other.py"))
+    done = migrate("status", other, "--repo", life("port"), "--json")
+    found = of_case(json.loads(done.stdout))
+    assert (found["phase"], found["proof"]["holds"]) == ("absent", False)
+    assert found["proof"]["reasons"] == ["it is of the phase port, and the tree is handler absent"]
+
+
+def test_gates_of_the_past_are_not_known_without_git(life: Life):
+    root = life("cleanup")
+    assert of_case(status(root))["phases"]["gate"]["reached"] is True
+    shutil.rmtree(root / ".git")
+    assert of_case(status(root))["phases"]["gate"]["reached"] is None
+
+
 def test_a_phase_that_is_not_committed_has_no_commit(life: Life):
     root = life("port")
     phase(root, "gate")
@@ -88,7 +104,7 @@ def test_a_phase_that_is_not_committed_has_no_commit(life: Life):
     assert found["phase"] == "gated"
     assert found["phases"]["port"]["committed"] is True
     assert found["phases"]["gate"] == {
-        "in_tree": True,
+        "reached": True,
         "committed": False,
         "commit": None,
         "date": None,
@@ -111,7 +127,7 @@ def test_a_one_step_cut_never_had_gates(tmp_path: Path):
     commit(root, "cut", 4.5)
     found = of_case(status(root))
     assert (found["phase"], found["note"]) == ("cleaned", "in one step (--cut)")
-    assert found["phases"]["gate"]["in_tree"] is False
+    assert found["phases"]["gate"]["reached"] is False
     assert found["phases"]["cleanup"]["age_days"] == found["phases"]["port"]["age_days"] == 4
 
 
@@ -153,7 +169,7 @@ def test_without_git_it_says_what_it_cannot_tell(life: Life):
     assert "not a git repository" in value["git"]["why"]
     assert (found["phase"], found["proof"]["holds"]) == ("gated", True)
     assert found["phases"]["port"] == {
-        "in_tree": True,
+        "reached": True,
         "committed": None,
         "commit": None,
         "date": None,

@@ -48,7 +48,6 @@ def configure(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     import datetime
 
-    from migration import render
     from migration.check.changes import changed_since
     from migration.check.reading import NothingThere, read_subject
     from migration.check.run import check
@@ -70,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     )
     form = "json" if arguments.json else arguments.format
     if isinstance(ready, NothingThere):
+        from migration import render
+
         if form == "json":
             render.as_json(
                 {"schema": 1, "slice": recipe.name, "exit_code": REFUSED, "refused": ready.refusal.message}
@@ -84,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
         from reports.write import write_report
 
         write_report(arguments.output, text)
-        render.line(f"check {report.headline}")
+        print(f"check {report.headline}")
     else:
         print(text, end="")
     return exit_code

@@ -96,6 +96,7 @@ CATALOGUE: Final[dict[str, Code]] = {
         "asks with hasattr() for what is no capability",
         "take the attribute out of `[hasattr.attributes]`, or accept what is named in `[hasattr.accept]`",
     ),
+    "MG124": Code("route does not answer like the handler", "give it the method as the handler has it"),
     "MG201": Code("result does not compile", "report it: the cut must never produce this"),
     "MG202": Code("moved body differs from the original", "list the method in `stays` and report it"),
     "MG203": Code(
@@ -277,6 +278,12 @@ CATALOGUE: Final[dict[str, Code]] = {
         "attribute is assigned past its method",
         "call the method that keeps the index",
     ),
+    "MG625": Code("call has nothing behind it", "make the other call on every way out"),
+    "MG626": Code(
+        "object is made in more than one place", "let one function make it, and the others ask for it"
+    ),
+    "MG627": Code("effect has more than one caller", "let one of them call it"),
+    "MG628": Code("formula is written out", "call the helper"),
     "MG630": Code(
         "change is over the budget of its phase",
         "split it, or raise the budget in the recipe",
@@ -340,6 +347,9 @@ CATALOGUE: Final[dict[str, Code]] = {
     "MG645": Code(
         "attribute is made nowhere",
         "spell it as the worker does",
+    ),
+    "MG646": Code(
+        "adapter does less than its Protocol promises", "forward every parameter, and have every member"
     ),
 }
 

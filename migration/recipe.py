@@ -138,6 +138,8 @@ class Recipe:
     effects: tuple[tuple[str, str], ...] = ()
     #: Attributes whose objects the gate calls once and answers from the record.
     taped: tuple[str, ...] = ()
+    #: `module:Class`, written by hand, that stubs, gates and delegates call instead of the handler; "" for none.
+    route: str = ""
     #: Added lines that one pull request of the port may have, 0 for no limit.
     budget: int = 0
     #: What the recipe was planned on: method -> SHA-256 of its tree. Empty where nothing was recorded.
@@ -160,6 +162,12 @@ class Recipe:
     @property
     def target_module(self) -> str:
         return module_name(self.target_file, self.import_root)
+
+    @property
+    def served(self) -> tuple[str, str]:
+        """(module, class) that the class's own methods call: the route, or the handler."""
+        module, _, name = self.route.partition(":")
+        return (module, name) if self.route else (self.target_module, self.handler_class)
 
     @property
     def generated(self) -> tuple[str, ...]:
@@ -241,6 +249,7 @@ def parse_recipe(text: str, where: str) -> Recipe:
         gate_prefix=data.get("gate", {}).get("prefix", ""),
         effects=tuple(data.get("gate", {}).get("effects", {}).items()),
         taped=tuple(data.get("gate", {}).get("taped", ())),
+        route=data.get("gate", {}).get("route", ""),
         budget=data.get("port", {}).get("budget", 0),
         rewrites=tuple(map(rewrite_spec, data.get("rewrites", ()))),
         snapshot=_snapshot(data.get("snapshot")),

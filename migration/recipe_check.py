@@ -71,7 +71,7 @@ TABLES: Final[dict[str, dict[str, type]]] = {
     "hasattr": {"apply?": list, "attributes?": dict, "declare?": dict, "accept?": dict},
     "adapters": {"handle": str, "name": str, "file": str, "wraps": str, "members?": dict},
     "planned": {"bodies": dict},
-    "gate": {"prefix?": str, "effects?": dict, "taped?": list},
+    "gate": {"prefix?": str, "effects?": dict, "taped?": list, "route?": str},
     "port": {"budget?": int},
     "checklist": {"items?": list, "waivers?": list, "flag?": dict, "budget?": dict},
 }
@@ -175,6 +175,7 @@ class _Checker:
         for table in ("source", "target"):
             self._path(f"{table}.file", data[table]["file"])
             self._identifier(f"{table}.class", data[table]["class"])
+        self._class("gate.route", data.get("gate", {}).get("route", ""))
         for method, effect in data.get("gate", {}).get("effects", {}).items():
             if effect not in ("pure", "isolated") and not str(effect).startswith("skip: "):
                 self.add(f"gate.effects.{method}", "must be 'pure', 'isolated' or 'skip: <reason>'")
@@ -267,6 +268,17 @@ class _Checker:
         if not good:
             self.add(where, f"{value!r} must be `package.module:Name`")
         return good
+
+    def _class(self, where: str, value: str) -> None:
+        """A class that is neither the worker nor the handler."""
+        if not value or not self._dotted(where, value):
+            return
+        name = value.partition(":")[2]
+        if "." in name:
+            self.add(where, f"{name} must be a class at the top of its module")
+        for table, what in (("source", "worker"), ("target", "handler")):
+            if name == self.data[table]["class"]:
+                self.add(where, f"{name} is the name of the {what}")
 
     def _try(self, where: str, read: Callable[[str], object], text: str) -> bool:
         try:

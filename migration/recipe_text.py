@@ -47,6 +47,7 @@ def recipe_text(recipe: Recipe, comments: Comments | None = None) -> str:
     target += [_entry(key, value) for key, value in beside if value]
     written = {adapter.handle for adapter in recipe.adapters}
     gate = [_entry("prefix", recipe.gate_prefix)] if recipe.gate_prefix else []
+    gate += [_entry("route", recipe.route)] if recipe.route else []
     gate += [_list("taped", recipe.taped)] if recipe.taped else []
     parts = [
         [*(_comment(line) for line in said.head), f"schema = {SCHEMA}", _entry("name", recipe.name)],

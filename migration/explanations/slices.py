@@ -7,6 +7,30 @@ from typing import Final
 from migration.explanations import Explanation
 
 EXPLANATIONS: Final[dict[str, Explanation]] = {
+    "MG124": Explanation(
+        what="The class under `[gate] route` is not in the repository, or has no `for_worker`, or lacks a method "
+        "that a stub, a gate or a delegate calls, or has it with other parameters or defaults.",
+        why="Gates and stubs pass on what they were given as it came. What the route does not take would be "
+        "noticed at the first call, in production.",
+        past="Write the method with the parameters that the message shows. It is read from the source: the class "
+        "itself and its bases in the repository, where a method that needs no plan may come from the handler.",
+        before="""\
+class KvNative:
+    @classmethod
+    def for_worker(cls, worker):
+        return cls(worker)
+
+    def admit(self, uuid): ...
+""",
+        after="""\
+class KvNative:
+    @classmethod
+    def for_worker(cls, worker):
+        return cls(worker)
+
+    def admit(self, uuid, wanted=1): ...      # as in the handler
+""",
+    ),
     "MG101": Explanation(
         what="The class has no banner comment with the title of the recipe's `section`, or has several.",
         why="A section is all methods between its banner and the next one. Taking a similar title instead "

@@ -42,6 +42,7 @@ from migration.move.protocols import Handle, MemberTypes, handles
 from migration.move.proven import Place, Proven, proven_calls
 from migration.move.request import REQUEST_IMPORTS
 from migration.move.rewrite import moved_text, stub_text
+from migration.move.route import route_refusals
 from migration.move.rules import method_refusals
 from migration.move.snapshot import snapshot_refusals, used_fields
 from migration.move.traced import traced_types
@@ -80,10 +81,19 @@ class CutClean:
 CutOutcome = CutPlan | CutRefused | CutClean
 
 
-def plan_cut(recipe: Recipe, tree: Tree) -> CutOutcome:
-    """Plan and verify the cut; raises MigrationError where the recipe does not fit the tree."""
+def plan_cut(recipe: Recipe, tree: Tree, *, wired: bool = True) -> CutOutcome:
+    """Plan and verify the cut; raises MigrationError where the recipe does not fit the tree.
+
+    `wired` says that the stubs are to be written: what they call must be there.
+    """
     with deep_trees(recipe.source_file, tree.read(recipe.source_file) or b""):
-        return _verified(recipe, tree)
+        outcome = _verified(recipe, tree)
+        if wired and isinstance(outcome, CutPlan):
+            after = OverlayTree(tree, {change.path: change.after for change in outcome.changes})
+            names = [detail.moved_name for detail in outcome.proof.details]
+            if found := route_refusals(recipe, after, names):
+                return CutRefused(recipe, found)
+        return outcome
 
 
 def _verified(recipe: Recipe, tree: Tree) -> CutOutcome:
@@ -244,7 +254,7 @@ def is_stub(method: Method, recipe: Recipe) -> bool:
             owner = node.value
             if isinstance(owner, ast.Call) and isinstance(owner.func, ast.Attribute):
                 owner = owner.func.value if owner.func.attr == "for_worker" else owner
-            if isinstance(owner, ast.Name) and owner.id == recipe.handler_class:
+            if isinstance(owner, ast.Name) and owner.id == recipe.served[1]:
                 return True
     return False
 
@@ -528,7 +538,7 @@ class _Cut:
 
     def _import_edit(self) -> Edit:
         """`from <target> import <handler>` after the imports at the top of the worker module."""
-        item = ImportName(self.recipe.target_module, self.recipe.handler_class)
+        item = ImportName(*self.recipe.served)
         last = self.source.head_lines
         for node in top_imports(self.source):
             if self._is_handler_import(node) and ast.unparse(node) > f"from {item.module} import {item.name}":
@@ -565,9 +575,10 @@ class _Cut:
     def _name_clashes(self, found: tuple[Handle, ...], types: MemberTypes) -> list[Refusal]:
         recipe, names, imports = self.recipe, self.names, self.imports
         refusals: list[Refusal] = []
-        if recipe.handler_class in names.bindings:
-            line = names.bindings[recipe.handler_class][0].node.lineno
-            refusals.append(Refusal("MG106", recipe.source_file, line, recipe.handler_class))
+        _, served = recipe.served
+        if served in names.bindings:
+            line = names.bindings[served][0].node.lineno
+            refusals.append(Refusal("MG106", recipe.source_file, line, served))
         written = {handle.spec.protocol for handle in found if not handle.spec.protocol_from}
         own = {recipe.handler_class, *written, *imports.logger_lines}
         own |= {recipe.snapshot.class_name} if recipe.snapshot else set()

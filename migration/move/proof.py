@@ -198,7 +198,7 @@ def _stub_body(recipe: Recipe, one: Moving) -> str:
     node = one.node
     arguments = node.args
     positional = [arg.arg for arg in (*arguments.posonlyargs, *arguments.args)]
-    owner = recipe.handler_class
+    _, owner = recipe.served
     if not is_static(node):
         owner += f".for_worker({positional.pop(0)})"
     passed = positional + [f"*{arg.arg}" for arg in (arguments.vararg,) if arg]
@@ -254,7 +254,8 @@ def _import_delta(recipe: Recipe, before: Source, after: Source, removed: Collec
         )
 
     gone, added = aliases(before) - aliases(after), aliases(after) - aliases(before)
-    expected = Counter({(recipe.target_module, 0, recipe.handler_class, ""): 1})
+    module, name = recipe.served
+    expected = Counter({(module, 0, name, ""): 1})
     names = Counter(asname or name for _, _, name, asname in gone.elements())
     if added == expected and names == Counter(removed):
         return []

@@ -168,9 +168,8 @@ def stub_text(source: Source, moving: Moving, recipe: Recipe) -> bytes:
         if expression in moving.staying
         or decorator_name(expression) in {"staticmethod"} | CONTEXT_MANAGERS | ASYNC_CONTEXT_MANAGERS
     ]
-    target = (
-        recipe.handler_class if is_static(node) else f"{recipe.handler_class}.for_worker({facts.self_name})"
-    )
+    _, served = recipe.served
+    target = served if is_static(node) else f"{served}.for_worker({facts.self_name})"
     arguments = forwarded(node, skip_first=not is_static(node))
     inner = indent + unit
 

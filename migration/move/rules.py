@@ -64,8 +64,9 @@ def _definition(source: Source, outline: ClassOutline, moving: Moving, recipe: R
     reserved |= {"on", f"_bound_{recipe.request.name}"} if recipe.request is not None else set()
     if moving.name in reserved:
         yield "MG019", line, f"{moving.name} is an attribute of the handler itself"
-    if recipe.handler_class in parameters(node.args):
-        yield "MG019", line, f"parameter {recipe.handler_class} would hide the handler class in the stub"
+    _, served = recipe.served
+    if served in parameters(node.args):
+        yield "MG019", line, f"parameter {served} would hide the handler class in the stub"
     if moving.bare and any(
         arg.lineno != default.end_lineno or b"#" in source.lines[arg.lineno - 1]
         for arg, default in default_of(node)

@@ -13,6 +13,7 @@ from migration.errors import Refusal
 from migration.inverse.fold import stubs_of
 from migration.ledger.change import FileChange
 from migration.move.cut import CutPlan, CutRefused
+from migration.move.route import route_refusals
 from migration.phases.gate_text import gated
 from migration.phases.state import cut_anew, drift, read_worker, ungated
 from migration.recipe import Recipe
@@ -47,7 +48,7 @@ def plan_cleanup(recipe: Recipe, tree: Tree) -> CleanupPlan | CleanupRefused | C
     source = read_worker(recipe, tree)
     shape = outline(source, recipe.source_class)
     if not gated(shape, recipe):
-        if tree.read(recipe.target_file) is not None and recipe.handler_class.encode() in source.data:
+        if tree.read(recipe.target_file) is not None and recipe.served[1].encode() in source.data:
             return CleanupClean(recipe)
         return _refused(recipe, "MG114", "the slice is not gated")
     original = ungated(recipe, source)
@@ -65,6 +66,8 @@ def plan_cleanup(recipe: Recipe, tree: Tree) -> CleanupPlan | CleanupRefused | C
     stubs = stubs_of(recipe, outline(after, recipe.source_class), names)
     callers = _callers(recipe, tree, after, stubs)
     dropped = tuple(name for name, stub in stubs.items() if stub.name not in callers)
+    if missing := route_refusals(recipe, tree, [name for name in stubs if name not in dropped]):
+        return CleanupRefused(recipe, missing)
     final = without_delegates(recipe, worker, dropped)
     compile(final, recipe.source_file, "exec", dont_inherit=True)
     changes = (FileChange(recipe.source_file, source.data, final),)

@@ -14,6 +14,7 @@ from migration.ledger.change import FileChange
 from migration.move.cut import CutPlan, CutRefused, module_names, movings, select
 from migration.move.moving import Moving
 from migration.move.rewrite import indent_unit
+from migration.move.route import route_refusals
 from migration.phases.effects import effect_of
 from migration.phases.gate_module import module_edits
 from migration.phases.gate_text import LEGACY, gate_edits, gated
@@ -44,8 +45,8 @@ class GateClean:
     methods: tuple[str, ...]
 
 
-def plan_gate(recipe: Recipe, tree: Tree) -> GatePlan | GateRefused | GateClean:
-    """Plan and verify the gates of a ported slice."""
+def plan_gate(recipe: Recipe, tree: Tree, *, wired: bool = True) -> GatePlan | GateRefused | GateClean:
+    """Plan and verify the gates of a ported slice; `wired` asks whether what they call is there."""
     source = read_worker(recipe, tree)
     shape = outline(source, recipe.source_class)
     if pairs := gated(shape, recipe):
@@ -57,6 +58,8 @@ def plan_gate(recipe: Recipe, tree: Tree) -> GatePlan | GateRefused | GateClean:
         return _refused(recipe, "MG114", "the methods are stubs already: the slice was cut in one step")
     if found := drift(recipe, tree, cut):
         return GateRefused(recipe, found)
+    if found := route_refusals(recipe, tree, [d.moved_name for d in cut.proof.details]) if wired else ():
+        return GateRefused(recipe, found)
     names = module_names(recipe, source)
     moving, _ = movings(recipe, tree, source, shape, select(shape, recipe), names)
     bound = [one for one in moving if one.label in ("__new__", "__init_subclass__", "__class_getitem__")]
@@ -64,7 +67,7 @@ def plan_gate(recipe: Recipe, tree: Tree) -> GatePlan | GateRefused | GateClean:
         why = "Python binds it without a decorator, and its legacy body would have another name"
         return GateRefused(recipe, tuple(Refusal("MG116", m.label, m.node.lineno, why) for m in bound))
     effects = {one.name: effect_of(one, recipe) for one in moving}
-    own = {recipe.gate_name, "Gate", recipe.handler_class, *(kind for kind, _ in effects.values())}
+    own = {recipe.gate_name, "Gate", recipe.served[1], *(kind for kind, _ in effects.values())}
     if taken := sorted(own & names.bindings.keys()):
         return _refused(recipe, "MG106", ", ".join(taken))
     if legacy := [m.name for m in shape.methods if m.name in {LEGACY + one.name for one in moving}]:

@@ -19,7 +19,7 @@ def gate_object(recipe: Recipe, effects: dict[str, tuple[str, str]], unit: str, 
     lines = [
         f"{recipe.gate_name} = Gate(",
         f'{unit}"{recipe.prefix}",',
-        f"{unit}{recipe.handler_class},",
+        f"{unit}{recipe.served[1]},",
         f"{unit}{{",
     ]
     lines += [f'{unit}{unit}"{name}": {kind}({text}),' for name, (kind, text) in effects.items()]
@@ -33,7 +33,7 @@ def gate_imports(recipe: Recipe, effects: dict[str, tuple[str, str]]) -> str:
     """Import lines of the handler and of the gate's runtime, with LF line ends."""
     names = {"Gate", *(kind for kind, _ in effects.values())}
     items = [
-        ImportName(recipe.target_module, recipe.handler_class),
+        ImportName(*recipe.served),
         *(ImportName(_RUNTIME, n) for n in sorted(names)),
     ]
     return import_lines(items, lambda _: True)
@@ -82,6 +82,7 @@ def without_gate(recipe: Recipe, data: bytes) -> bytes:
 
 def _is_ours(node: ast.ImportFrom, recipe: Recipe) -> bool:
     names = [alias.name for alias in node.names]
-    if node.module == recipe.target_module:
-        return names == [recipe.handler_class]
+    module, name = recipe.served
+    if node.module == module:
+        return names == [name]
     return node.module == _RUNTIME and "Gate" in names

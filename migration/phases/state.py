@@ -35,8 +35,10 @@ def before_cut(recipe: Recipe, tree: Tree) -> Tree:
 
 
 def cut_anew(recipe: Recipe, tree: Tree, worker: bytes) -> CutOutcome:
-    """The cut of `worker` as if the handler had never been written."""
-    return plan_cut(recipe, OverlayTree(before_cut(recipe, tree), {recipe.source_file: worker}))
+    """The cut of `worker` as if the handler had never been written; whether its stubs have what they call is
+    not asked."""
+    before = OverlayTree(before_cut(recipe, tree), {recipe.source_file: worker})
+    return plan_cut(recipe, before, wired=False)
 
 
 def drift(recipe: Recipe, tree: Tree, plan: CutPlan) -> tuple[Refusal, ...]:

@@ -113,7 +113,7 @@ def _verify_pair(tree: Tree, proof: ProofFile, worker: bytes, handler: bytes) ->
     folded = fold(recipe, whole, handler, proof.names, proof.inverse)
     original = folded.worker
     if proof.phase == "cleanup":
-        again = plan_gate(recipe, OverlayTree(tree, {recipe.source_file: original}))
+        again = plan_gate(recipe, OverlayTree(tree, {recipe.source_file: original}), wired=False)
         gated = again.changes[0].after if isinstance(again, GatePlan) else None
         original = gated or b""
     if digest(original) != proof.before:

@@ -85,6 +85,7 @@ def test_every_entry_is_written():
         "docstrings": True,
         "import_root": "src",
         "gate_prefix": "P",
+        "route": "app.native:Native",
         "budget": 7,
         "effects": (("f", "pure"),),
         "rewrites": (RewriteSpec("self.go", "self.worker.gone"),),

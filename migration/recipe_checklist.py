@@ -31,7 +31,11 @@ RULE_DATA: Final[dict[str, dict[str, type]]] = {
     "constructor": {"signature?": str},
     "paired": {"primary": str, "auxiliary": str, "members?": list},
     "call-order": {"first": str, "then": str, "where_both?": bool},
+    "followed-by": {"call": str, "by": str},
     "mutator": {"attributes": dict},
+    "made-once": {"attributes": list},
+    "one-caller": {"methods": list},
+    "one-formula": {"helper": str},
     "collectives": {"rank_local?": list, "agreed?": list},
 }
 

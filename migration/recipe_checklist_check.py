@@ -30,6 +30,7 @@ PLAIN_RULES: Final = (
     "swallowed-exception",
     "captured-attribute",
     "unknown-attribute",
+    "adapter",
 )
 _TABLES: Final[dict[str, dict[str, type]]] = {
     "flag": {"owner": str, "introduced": datetime.date, "max_age_days?": int},

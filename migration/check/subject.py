@@ -52,10 +52,13 @@ class Subject:
     @cached_property
     def wiring(self) -> frozenset[str]:
         """Members of the handler that only hand over its handles."""
+        request = self.recipe.request
+        bound = () if request is None else ("on", f"_{request.name}")
         return frozenset(
             (
                 "__init__",
                 "for_worker",
+                *bound,
                 *(f"_{handle.name}" for handle in self.recipe.handles if handle.expressions),
             )
         )

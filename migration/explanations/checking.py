@@ -137,6 +137,29 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {
         why="The index then answers with the old set, and nobody sees an error.",
         past="Call the method that the finding names.",
     ),
+    "MG625": Explanation(
+        what="There is a way out of a function on which the one call has been made and the other has not.",
+        why="A load that nobody waits for, a context that nobody releases: pages stay taken, or memory does.",
+        past="Make the call on every way out, best in a `finally` clause.",
+    ),
+    "MG626": Explanation(
+        what="An attribute of the worker gets an object in more than one function of the class and the "
+        "handler.",
+        why="Two owners each make their own: a communicator was set up twice, and the second one hung.",
+        past="Keep one function that makes it, and call that.",
+    ),
+    "MG627": Explanation(
+        what="A method that the checklist wants called from one place is called from several.",
+        why="Two pollers at once admit one request twice, and the second finds it in a state that it must "
+        "not be in.",
+        past="Find out which of the callers is the old one, and take the call out of it.",
+    ),
+    "MG628": Explanation(
+        what="A division that rounds up is written out, where there is a helper for it.",
+        why="Two formulas for one quantity agree until one is changed: a scheduler reserved fewer pages "
+        "than the allocator took.",
+        past="Call the helper, also where the expression is short.",
+    ),
     "MG630": Explanation(
         what="The files of the slice have more added lines since the base revision than a pull request of "
         "this phase may have.",
@@ -242,5 +265,13 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {
         "other file of the project ever makes.",
         why="After a rename on one side reading fails at the first use, and behind a default it never does.",
         past="Compare the spelling with that of the class. What is set by a computed name needs a waiver.",
+    ),
+    "MG646": Explanation(
+        what="A class that stands in front of a handle lacks a member of the Protocol, or a method of it "
+        "ignores one of its parameters.",
+        why="A parameter that is dropped is read as its default, and nothing fails: all requests were "
+        "sampled alike.",
+        past="Forward the parameter, or take it out of the Protocol. A generated adapter does both; see "
+        "docs/protocols.md.",
     ),
 }

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from migration.check.rules import bodies, calls, gates, handles, imports, ranks, references, source, state
+from migration.check.rules import (
+    adapters,
+    bodies,
+    calls,
+    gates,
+    handles,
+    imports,
+    once,
+    ranks,
+    references,
+    source,
+    state,
+)
 from migration.check.rules.base import Rule
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -12,7 +24,9 @@ RULES: Final[tuple[Rule, ...]] = (
     *state.RULES,
     *imports.RULES,
     *calls.RULES,
+    *once.RULES,
     *handles.RULES,
+    *adapters.RULES,
     *gates.RULES,
     *bodies.RULES,
     *ranks.RULES,

@@ -152,6 +152,37 @@ def call_order(subject: Subject, item: Item) -> Seen:
     )
 
 
+def followed_by(subject: Subject, item: Item) -> Seen:
+    """After the one call the other is made on every way on which the function ends."""
+    call, by = item.text("call"), item.text("by")
+
+    def events(node: ast.AST) -> Event | None:
+        name = called(node)
+        if name == by:
+            return Event(settles=True)
+        return Event(begins=True) if name == call else None
+
+    found: list[Finding] = []
+    evidence: list[Place] = []
+    looked = 0
+    for symbol, function in subject.functions():
+        seen = follow(function, events)
+        calls = [node for node in seen.events if called(node) == call]
+        looked += len(calls)
+        for node in calls:
+            if node in seen.unsettled:
+                message = f"{by}() is not called after {call}() on every way"
+                found.append(Finding("MG625", message, subject.at(node), symbol))
+            else:
+                evidence.append(subject.at(node))
+    return Seen(
+        tuple(found),
+        looked,
+        tuple(evidence),
+        f"{many(looked, 'call')} of {call}(), each with {by}() behind it",
+    )
+
+
 def paired(subject: Subject, item: Item) -> Seen:
     """What is called on the primary object is called on the auxiliary one as well: in the same method, or in
     one of the handler's that it calls."""
@@ -240,5 +271,6 @@ RULES = (
     Rule("MG620", "synced-back", "What the call made is handed back to the worker", synced_back),
     Rule("MG622", "paired", "Primary and auxiliary are treated alike", paired),
     Rule("MG623", "call-order", "One call comes before the other", call_order),
+    Rule("MG625", "followed-by", "One call has another behind it", followed_by),
     Rule("MG624", "mutator", "Attributes are set by the methods that keep their indexes", mutator),
 )

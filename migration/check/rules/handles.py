@@ -13,6 +13,7 @@ from migration.check.subject import Subject
 from migration.code.facts import WRITING, UseKind, dotted, method_facts
 from migration.code.structure import FunctionNode
 from migration.move.handler_module import stored
+from migration.move.request import request_faults
 from migration.recipe_checklist import Item
 
 _BINDING: frozenset[UseKind] = frozenset({"write", "delete", "setattr"})
@@ -33,7 +34,7 @@ def constructor(subject: Subject, item: Item) -> Seen:
         return Seen(other, len(node.args.kwonlyargs) + 1, (place,), f"it is {text}")
     arguments = node.args
     given = [argument.arg for argument in arguments.kwonlyargs]
-    names = [handle.name for handle in subject.recipe.handles]
+    names = [handle.name for handle in subject.recipe.handles if not handle.request]
     names += [subject.recipe.snapshot.name] if subject.recipe.snapshot else []
     faults = [f"{name} is no handle of the recipe" for name in given if name not in names]
     if [name for name in names if name in given] != [name for name in given if name in names]:
@@ -42,6 +43,7 @@ def constructor(subject: Subject, item: Item) -> Seen:
         faults.append("takes arguments that are not keyword-only")
     if any(default is not None for default in arguments.kw_defaults):
         faults.append("a handle has a default")
+    faults += request_faults(subject.recipe, subject.handler_shape.node)
     found = tuple(Finding("MG621", f"__init__: {fault}", place, "__init__") for fault in faults)
     return Seen(found, len(given), (place,), f"(*, {', '.join(given)})")
 

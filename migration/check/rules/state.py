@@ -15,7 +15,7 @@ from migration.survey.effects.names import MUTATORS
 
 def stateless(subject: Subject, item: Item) -> Seen:
     """No attribute of the handler is written outside `__init__`, which keeps what it is given and no more."""
-    found = list(_made_in_constructor(subject))
+    found = [*_made_in_constructor(subject), *_shared(subject)]
     looked = len(subject.injected)
     for method in subject.methods:
         symbol = f"{subject.recipe.handler_class}.{method.name}"
@@ -38,6 +38,17 @@ def stateless(subject: Subject, item: Item) -> Seen:
         (subject.at(place),),
         f"{many(looked, 'attribute use')}, none writes to the handler",
     )
+
+
+def _shared(subject: Subject) -> Iterator[Finding]:
+    """A container in the class body: every handler, and so every worker of the process, has the same one."""
+    for node in subject.handler_shape.node.body:
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        if isinstance(
+            value, ast.List | ast.Dict | ast.Set | ast.Call | ast.ListComp | ast.DictComp | ast.SetComp
+        ):
+            message = f"`{ast.unparse(node)}` is shared by all handlers"
+            yield Finding("MG614", message, subject.at(node), subject.recipe.handler_class)
 
 
 def _made_in_constructor(subject: Subject) -> Iterator[Finding]:

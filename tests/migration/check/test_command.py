@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import subprocess
 import sys
-import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -261,6 +261,12 @@ prefix = "CHECKED_KV"
 """
 
 
+def processor_seconds() -> float:
+    """What child processes have used: other work on the machine does not count."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_our_own_worker_in_its_phases_within_three_seconds(tmp_path: Path):
     """What does not hold is the drift that narrower handles are for, and private names; nothing else alarms."""
     ignore = shutil.ignore_patterns("__pycache__")
@@ -271,9 +277,9 @@ def test_our_own_worker_in_its_phases_within_three_seconds(tmp_path: Path):
         assert done.returncode == 0, (
             f"take the worker as it was before its slices: {done.stdout}{done.stderr}"
         )
-        start = time.perf_counter()
+        start = processor_seconds()
         done = migrate("check", "kv.toml", "--json", cwd=tmp_path)
-        seconds = time.perf_counter() - start
+        seconds = processor_seconds() - start
         body = json.loads(done.stdout)
         assert body["phase"] == command
         drift = [f["message"] for f in body["findings"] if f["code"] == "MG610"]

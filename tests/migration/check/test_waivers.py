@@ -133,7 +133,7 @@ def test_a_recipe_without_a_checklist_has_the_rules_of_every_slice():
     text = TEXT[: TEXT.index("[checklist.flag]")]
     assert parse_checklist(text, "x").items == ()
     found = report(tree("port"), "port", text=text)
-    assert not found.findings and len(found.checks) == 20 and found.looked > 100
+    assert not found.findings and len(found.checks) == 21 and found.looked > 100
 
 
 def test_a_slice_that_is_not_ported_is_refused():

@@ -7,6 +7,8 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from batchgen.gates import agreed_gates
+
 if TYPE_CHECKING:
     import torch
 
@@ -29,6 +31,7 @@ class EngineOptions:
 
     Pool sizes are pages of ``page_size`` tokens per rank (GPU) and per node (host). ``row_exact`` computes row by
     row on one thread, so that results do not depend on what else is in the batch; it is slow and meant for tests.
+    ``gate_report`` is where gates that compare write what they find, unless a variable of theirs says where.
     """
 
     model: str = "smollm2"
@@ -55,6 +58,7 @@ class EngineOptions:
     max_pool_size: int = 10240
     cuda_graph_max_seqlen: int = 0
     cuda_graph_num_buckets: int = 16
+    gate_report: str | None = None
 
 
 def build_worker(options: EngineOptions) -> BatchGenWorker:
@@ -64,20 +68,22 @@ def build_worker(options: EngineOptions) -> BatchGenWorker:
 
     Raises:
         EngineOptionError: an option cannot work.
+        batchgen.gates.GateFlagError: on every rank, where a variable of a gate is wrong on one.
         batchgen.models.ModelLoadError: the model cannot be loaded.
     """
     check_options(options)
     import torch
 
-    from batchgen.batchgen_worker import NUM_GPUS_PER_NODE, BatchGenWorker, BatchGenWorkerArgs
     from batchgen.models import load_model
 
     rank = int(os.environ.get("RANK", "0"))
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
-    local_rank = rank % NUM_GPUS_PER_NODE
     device = _resolve_device(options.device, int(os.environ.get("LOCAL_RANK", "0")))
     _set_threads(options)
     _join_process_group(rank, world_size)
+    with agreed_gates(options.gate_report):
+        from batchgen.batchgen_worker import NUM_GPUS_PER_NODE, BatchGenWorker, BatchGenWorkerArgs
+    local_rank = rank % NUM_GPUS_PER_NODE
     loaded = load_model(
         options.model,
         dtype=getattr(torch, options.dtype),

@@ -9,23 +9,25 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from batchgen.gates import GateFlagError, close_gates, report_path
 from batchgen.progress import ProgressBar
 from batchgen.requests.output import ResultFile
 from batchgen.requests.parse import RequestDefaults
 from batchgen.requests.ranks import Ranks
 from batchgen.requests.results import RunIdentity
 from batchgen.requests.run import Job, Worker, follow, lead, open_job, report_wrong_lines
-from batchgen.requests.types import RunError, UsageError
+from batchgen.requests.types import AgreedUsageError, RunError, UsageError
 
 if TYPE_CHECKING:
     from batchgen.engine import EngineOptions
+    from shadow.experiment import Closing
 
 EXIT_OK, EXIT_ERROR_LINES, EXIT_ENGINE, EXIT_INTERRUPTED, EXIT_TERMINATED = 0, 1, 2, 130, 143
 
@@ -79,6 +81,7 @@ class _Run:
         self.command = command
         self.ranks = Ranks.from_environment()
         self.job: Job | None = None
+        self.closing: Closing | None = None
 
     def execute(self) -> int:
         try:
@@ -116,11 +119,13 @@ class _Run:
                 self._worker() as worker,
             ):
                 lead(job, worker, self.ranks, bar.update)
+                self.closing = close_gates()
                 return worker.stats()
 
     def _follow(self) -> dict[str, int | float]:
         with self._worker() as worker:
             follow(worker, self.ranks)
+            close_gates()
             return worker.stats()
 
     @contextmanager
@@ -128,9 +133,13 @@ class _Run:
         from batchgen.engine import EngineOptionError, build_worker
 
         try:
-            worker = build_worker(self._engine_options())
+            worker = build_worker(
+                replace(self._engine_options(), gate_report=report_path(self.command.output))
+            )
         except EngineOptionError as error:
             raise UsageError(str(error)) from error
+        except GateFlagError as error:
+            raise AgreedUsageError(str(error)) from error
         previous = signal.signal(signal.SIGTERM, _terminate)
         try:
             yield worker
@@ -179,6 +188,7 @@ class _Run:
         code = EXIT_ERROR_LINES if command.strict and tally.errors else EXIT_OK
         self._say(text)
         self._summarize(code, None, stats)
+        self._tell_of_gates()
         return code
 
     def _ended(self, error: BaseException) -> int:
@@ -189,12 +199,14 @@ class _Run:
                 self._failed(code, "terminated" if code == EXIT_TERMINATED else "interrupted")
             return code
         if isinstance(error, RunError):
-            return self._failed_once(error.exit_code, str(error))
+            of_all = isinstance(error, AgreedUsageError)
+            return self._failed_once(error.exit_code, str(error), is_of_all=of_all)
         return self._failed_once(EXIT_ENGINE, _engine_failure(error))
 
-    def _failed_once(self, code: int, message: str) -> int:
+    def _failed_once(self, code: int, message: str, *, is_of_all: bool = False) -> int:
         if self.ranks.is_first_to_fail():
-            self._failed(code, message if self.ranks.is_first else f"rank {self.ranks.rank}: {message}")
+            own = self.ranks.is_first or is_of_all
+            self._failed(code, message if own else f"rank {self.ranks.rank}: {message}")
         return code
 
     def _failed(self, code: int, message: str) -> None:
@@ -204,8 +216,15 @@ class _Run:
             tally, output = self.job.tally, self.job.output
             message += f" ({tally.num_done} of {tally.requests} lines are in {output.path}"
             message += "; the same command again finishes the rest)" if output.resumable else ")"
+        self.closing = close_gates(alone=True)
         self._say(message)
         self._summarize(code, message, {})
+        if self.closing is not None and self.closing.calls:
+            self._tell_of_gates()
+
+    def _tell_of_gates(self) -> None:
+        if self.closing is not None:
+            self._say(self.closing.line())
 
     def _say(self, message: str) -> None:
         print(f"batchgen: {' '.join(message.split())}", file=sys.stderr, flush=True)
@@ -220,6 +239,14 @@ class _Run:
                 **counts,
                 "engine": dict(stats),
             }
+            if self.closing is not None:
+                facts["compare_mode"] = {
+                    "verdict": self.closing.verdict.words,
+                    "calls": self.closing.calls,
+                    "compared": self.closing.compared,
+                    "diverged": self.closing.diverged,
+                    "reports": self.closing.reports,
+                }
             print(json.dumps(facts), flush=True)
 
 

@@ -96,6 +96,10 @@ class UsageError(RunError):
     exit_code = 64
 
 
+class AgreedUsageError(UsageError):
+    """One that every rank has raised alike: it is of none in particular."""
+
+
 class RequestsUnreadableError(RunError):
     exit_code = 66
 

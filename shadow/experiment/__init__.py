@@ -10,27 +10,36 @@
 `docs/experiment.md` has the rules.
 """
 
+from shadow.experiment.agreement import Disagreement, Gather, agree, configure_all
+from shadow.experiment.closing import Closing, close_all
 from shadow.experiment.differ import Nature
 from shadow.experiment.effects import Effect, Isolated, Pure, Skip
-from shadow.experiment.flags import FlagError, Flags
+from shadow.experiment.flags import FlagError, Flags, Route
 from shadow.experiment.gate import Gate, verdict
 from shadow.experiment.ledger import Divergence, Kind, MethodCount, Summary, Verdict
 from shadow.experiment.sampling import about
 
 __all__ = [
+    "Closing",
+    "Disagreement",
     "Divergence",
     "Effect",
     "FlagError",
     "Flags",
     "Gate",
+    "Gather",
     "Isolated",
     "Kind",
     "MethodCount",
     "Nature",
     "Pure",
+    "Route",
     "Skip",
     "Summary",
     "Verdict",
     "about",
+    "agree",
+    "close_all",
+    "configure_all",
     "verdict",
 ]

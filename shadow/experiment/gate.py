@@ -9,13 +9,14 @@ import inspect
 import sys
 import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shadow.experiment import intercept
 from shadow.experiment.effects import Effect, Skip
-from shadow.experiment.flags import Flags
+from shadow.experiment.flags import FlagError, Flags, Route
 from shadow.experiment.intercept import ACTIVE
-from shadow.experiment.ledger import SEVERITY, Divergence, Ledger, Summary, Verdict
+from shadow.experiment.ledger import Divergence, Ledger, Summary, Verdict, worst
 from shadow.experiment.outcome import Raised, Returned
 from shadow.experiment.storage import is_a, on_class
 
@@ -37,10 +38,12 @@ class Gate:
         taped: worker attributes whose objects are never copied, but called once and answered from the record.
         shared: classes, as "package.module.Name", whose attributes the methods set, and which no other thread reads
             while a gated method runs: the handler gets them as they were before, and they are compared.
+        parts: names of parts with their methods: `<prefix>_<part>_NATIVE` and `_COMPARE`, where set, decide for them.
         on_divergence: called with each divergence, beside the log and the report.
 
     Raises:
         FlagError: an environment variable has a value that means nothing.
+        ValueError: a part names a method that has no gate, or that another part has.
     """
 
     __shadow_inside__ = True
@@ -53,38 +56,75 @@ class Gate:
         *,
         taped: Iterable[str] = (),
         shared: Iterable[str] = (),
+        parts: Mapping[str, Iterable[str]] | None = None,
         on_divergence: Callable[[Divergence], None] | None = None,
     ) -> None:
         self.prefix = prefix
         self._handler, self._effects = handler, dict(effects)
         self._taped, self._shared, self._on_divergence = tuple(taped), tuple(shared), on_divergence
         self._declared_skips = frozenset(n for n, effect in self._effects.items() if isinstance(effect, Skip))
+        self._part_of: dict[str, str] = {}
+        for part, names in (parts or {}).items():
+            for name in names:
+                if name not in self._effects or name in self._part_of:
+                    raise ValueError(f"{prefix}: part {part}: {name} has no gate, or another part has it")
+                self._part_of[name] = part
+        #: Names of the parts.
+        self.parts = tuple(dict.fromkeys(self._part_of.values()))
         #: Whether anything but the legacy body is to run.
         self.on = False
+        self._default_report: str | None = None
         self._ledger = Ledger(prefix, None)
         self.reload()
         _gates.add(self)
 
     def reload(self, env: Mapping[str, str] | None = None) -> None:
         """Reads the environment variables anew and forgets all counts."""
-        self._set(Flags.from_env(self.prefix, env))
+        flags = Flags.from_env(self.prefix, env, self.parts)
         self._ledger.close()
-        self._ledger = Ledger(self.prefix, self._flags.report)
+        self._ledger = Ledger(self.prefix, None)
+        #: Whether calls have been compared, or are, since the counts began.
+        self.has_compared = False
+        self._set(flags)
 
     def configure(self, flags: Flags) -> None:
-        """Routes by other flags from now on; the counts stay."""
+        """Routes by other flags from now on; the counts stay. On several ranks: `configure_all`.
+
+        Raises:
+            FlagError: the gate has no such part.
+        """
+        self.check(flags)
         self._set(flags)
+
+    def check(self, flags: Flags) -> None:
+        """Raises FlagError where `configure` would."""
+        for part, _ in flags.parts:
+            if part not in self.parts:
+                raise FlagError(f"{self.prefix} has no part {part}; it has {', '.join(self.parts) or 'none'}")
+
+    def report_to(self, path: str) -> None:
+        """Where divergences and the summary are written while no flag says where."""
+        self._default_report = path
+        self._ledger.report_to(self._flags.report or path)
 
     def _set(self, flags: Flags) -> None:
         self._flags = flags
         self._laboratory: Laboratory | None = None
-        self._native, self.on = flags.native, flags.native or flags.compare
+        self._ledger.report_to(flags.report or self._default_report)
+        self._route: Route = flags
+        routes = dict(flags.parts)
+        self._routes = {name: routes[part] for name, part in self._part_of.items() if part in routes}
+        self.has_compared |= flags.compares
+        self.on = flags.on
 
     @property
-    def flags(self) -> tuple[Any, ...]:
-        """What must be equal on all ranks of a job."""
-        flags = self._flags
-        return self.prefix, flags.native, flags.compare, flags.rate, flags.budget, flags.timeout
+    def flags(self) -> Flags:
+        """How it routes now."""
+        return self._flags
+
+    def settings(self, flags: Flags | None = None) -> dict[str, str]:
+        """What must be equal on all ranks of a job: variables and their texts, as they are or by other flags."""
+        return dict((flags or self._flags).settings(self.prefix, self.parts))
 
     def callable(self, owner: Any, name: str, /) -> Callable[..., Any]:
         """What a call of the gated method comes to as the flags are now: while the gate is off, the legacy body itself.
@@ -92,7 +132,7 @@ class Gate:
         For a loop that looks its callables up before it begins. Arguments as for `run`.
         """
         control: Callable[..., Any] = getattr(owner, f"_legacy_{name}")
-        if not self.on:
+        if not self._routes.get(name, self._route).on:
             return control
         gated = self.run_async if inspect.iscoroutinefunction(control) else self.run
         return functools.partial(gated, owner, name)
@@ -104,10 +144,11 @@ class Gate:
             owner: self; the class in a static or class method.
             name: the method's name in the handler; its legacy body is `_legacy_<name>`.
         """
-        if self._native and not _is_candidate():
+        route = self._routes.get(name, self._route)
+        if route.native and not _is_candidate():
             return self._target(owner, name)(*args, **kwargs)
         control = getattr(owner, f"_legacy_{name}")
-        running = self._begin(owner, name, args, kwargs)
+        running = self._begin(route, owner, name, args, kwargs)
         if running is None:
             return control(*args, **kwargs)
         try:
@@ -121,10 +162,11 @@ class Gate:
 
     async def run_async(self, owner: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
         """`run` for a coroutine method."""
-        if self._native and not _is_candidate():
+        route = self._routes.get(name, self._route)
+        if route.native and not _is_candidate():
             return await self._target(owner, name)(*args, **kwargs)
         control = getattr(owner, f"_legacy_{name}")
-        running = self._begin(owner, name, args, kwargs)
+        running = self._begin(route, owner, name, args, kwargs)
         if running is None:
             return await control(*args, **kwargs)
         waiting = _Waiting(control(*args, **kwargs), running.uninterrupted)
@@ -144,9 +186,11 @@ class Gate:
                 return getattr(self._handler, name)
         return getattr(self._handler.for_worker(owner), name)
 
-    def _begin(self, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Running | None:
+    def _begin(
+        self, route: Route, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Running | None:
         """None where the legacy body alone is to run. Never raises, KeyboardInterrupt apart."""
-        if not self._flags.compare or _is_candidate():
+        if not route.compare or _is_candidate():
             return None
         try:
             if self._laboratory is None:
@@ -161,7 +205,7 @@ class Gate:
                     self._ledger,
                     self._on_divergence,
                 )
-            return self._laboratory.begin(owner, name, args, kwargs)
+            return self._laboratory.begin(owner, name, args, kwargs, route.rate)
         except KeyboardInterrupt:
             raise
         except BaseException as fault:
@@ -194,28 +238,34 @@ class Gate:
 
     def summary(self, required: Iterable[str] = ()) -> Summary:
         """Counts by method and by reason, with the verdict."""
-        return self._ledger.summary(tuple(required), self._declared_skips, self._flags.report)
+        summary = self._ledger.summary(tuple(required), self._declared_skips)
+        methods = dict(summary.methods)
+        never = (n for n in self._effects if n not in methods and self._routes.get(n, self._route).compare)
+        return replace(summary, unreached=tuple(never))
 
-    def close(self) -> Summary:
-        """Writes the summary to the report and says it in one line; the gate is off afterwards."""
-        summary = self.summary()
-        counts = {name: vars(count) for name, count in summary.methods}
-        values = {
-            "gate": summary.gate,
-            "verdict": int(summary.verdict),
-            "line": summary.line(),
-            "methods": counts,
-        }
-        self._ledger.write("summary", values)
+    def close(self, summary: Summary | None = None, *, write: bool = True) -> Summary:
+        """Writes the summary to the report; the gate is off afterwards, its report is closed.
+
+        Args:
+            summary: instead of its own, such as that of all ranks.
+        """
+        summary = summary or self.summary()
+        if write:
+            self._ledger.write("summary", summary.record())
         self._ledger.close()
+        self.has_compared = False
         self._set(Flags())
         return summary
 
 
+def live_gates() -> list[Gate]:
+    """All gates of the process, by their prefixes."""
+    return sorted(_gates, key=lambda gate: gate.prefix)
+
+
 def verdict() -> Verdict:
     """Of all gates of the process that compare, the worst: 2, 1, 3, 0. COVERAGE_SHORT when none does."""
-    found = {gate.verdict() for gate in _gates if gate._flags.compare}
-    return next((worst for worst in SEVERITY if worst in found), Verdict.COVERAGE_SHORT)
+    return worst(gate.verdict() for gate in _gates if gate.flags.compares)
 
 
 def _is_candidate() -> bool:
@@ -262,8 +312,8 @@ class _Waiting:
 @atexit.register
 def _report_all() -> None:
     """One line for each gate that compared, on the standard error stream: logging may be closed by now."""
-    for gate in sorted(_gates, key=lambda gate: gate.prefix):
-        if gate._flags.compare and gate._ledger.methods:
+    for gate in live_gates():
+        if gate.flags.compares and gate._ledger.methods:
             try:
                 line = gate.close().line()
                 print(line, file=sys.stderr)

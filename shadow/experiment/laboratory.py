@@ -115,7 +115,9 @@ class Laboratory:
                 if (reason := self._auditor.function(function)) is not None:
                     intercept.tape(klass, name.partition("#")[0], fenced=reason)
 
-    def begin(self, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Running:
+    def begin(
+        self, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], rate: float
+    ) -> Running:
         """What to do before the control runs."""
         started = perf_counter()
         running = Running(self, name, 0, "", None, None, started, 0.0, Laboratory.overhead)
@@ -125,7 +127,7 @@ class Laboratory:
         unwatched.__enter__()
         try:
             running.number = self._ledger.called(name)
-            reason = self._prepare(running, owner, args, kwargs)
+            reason = self._prepare(running, owner, args, kwargs, rate)
             if reason is not None:
                 self._ledger.skipped(name, reason)
             if running.trial is not None:
@@ -146,7 +148,7 @@ class Laboratory:
         return running
 
     def _prepare(
-        self, running: Running, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, running: Running, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rate: float
     ) -> str | None:
         """Makes the trial; or says why there is none."""
         effect = self._effects.get(running.name)
@@ -159,7 +161,7 @@ class Laboratory:
             return method if isinstance(method, str) else method.never
         value = _argument(method.key, args, kwargs)
         place, running.key = place_of(value, f"{running.name}#{running.number}")
-        if (reason := self.sampler.why_not(place)) is not None:
+        if (reason := self.sampler.why_not(place, rate)) is not None:
             return reason
         tries = method.attempts - _DOUBTED
         if not method.proved and tries >= 0 and running.number & (running.number - 1):

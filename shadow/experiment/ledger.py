@@ -8,6 +8,7 @@ import os
 import re
 import threading
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any
@@ -40,9 +41,17 @@ class Verdict(IntEnum):
     HARNESS_FAILED = 2
     COVERAGE_SHORT = 3
 
+    @property
+    def words(self) -> str:
+        return self.name.lower().replace("_", " ")
 
-#: Worst first.
-SEVERITY = (Verdict.HARNESS_FAILED, Verdict.DIVERGED, Verdict.COVERAGE_SHORT, Verdict.EQUAL)
+
+_SEVERITY = (Verdict.HARNESS_FAILED, Verdict.DIVERGED, Verdict.COVERAGE_SHORT, Verdict.EQUAL)
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """2, 1, 3, 0; of none it is COVERAGE_SHORT."""
+    return min(verdicts, key=_SEVERITY.index, default=Verdict.COVERAGE_SHORT)
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,8 @@ class Summary:
     skipped: tuple[tuple[str, int], ...]
     methods: tuple[tuple[str, MethodCount], ...]
     report: str | None
+    #: Methods that are to be compared and were never called.
+    unreached: tuple[str, ...] = ()
 
     @property
     def branches(self) -> tuple[int, int]:
@@ -119,8 +130,18 @@ class Summary:
         return (
             f"shadow {self.gate}: {self.calls} calls, {self.compared} compared, {self.diverged} diverged; {taken}"
             f"not compared: {skipped}{more}; harness faults: {self.faults}; "
-            f"verdict {self.verdict.value} ({self.verdict.name.lower().replace('_', ' ')}){report}"
+            f"verdict {self.verdict.value} ({self.verdict.words}){report}"
         )
+
+    def record(self) -> dict[str, Any]:
+        """As it stands in the report."""
+        return {
+            "gate": self.gate,
+            "verdict": int(self.verdict),
+            "line": self.line(),
+            "methods": {name: vars(count) for name, count in self.methods},
+            "unreached": self.unreached,
+        }
 
 
 class Ledger:
@@ -135,8 +156,15 @@ class Ledger:
         #: By method; filled by the laboratory.
         self.coverage: dict[str, Coverage] = {}
         self._groups: Counter[tuple[str, Kind, str]] = Counter()
-        self._report, self._file = report, -1
+        #: Where divergences and the summary go; None: nowhere, or it could not be written.
+        self.report, self._file = report, -1
         self._lock = threading.RLock()
+
+    def report_to(self, path: str | None) -> None:
+        """From now on the report is another file."""
+        if path != self.report:
+            self.close()
+            self.report = path
 
     def called(self, method: str) -> int:
         """Counts a call; its number."""
@@ -218,16 +246,17 @@ class Ledger:
 
     def write(self, record: str, values: dict[str, Any]) -> None:
         """Appends one line to the report file, in one write."""
-        if self._report is None:
+        if self.report is None:
             return
         line = json.dumps({"record": record, "schema": 1, **values}, ensure_ascii=False) + "\n"
         try:
             with self._lock:
                 if self._file < 0:
-                    self._file = os.open(self._report, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+                    os.makedirs(os.path.dirname(self.report) or ".", exist_ok=True)
+                    self._file = os.open(self.report, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
                 os.write(self._file, line.encode("utf-8", "replace"))
         except OSError as error:
-            path, self._report = self._report, None
+            path, self.report = self.report, None
             self.fault(
                 "report", OSError(f"cannot write {path}: {error.strerror}; nothing more is written there")
             )
@@ -253,9 +282,7 @@ class Ledger:
         compared = sum(count.compared for count in counts.values())
         return Verdict.COVERAGE_SHORT if short or not compared else Verdict.EQUAL
 
-    def summary(
-        self, required: tuple[str, ...], declared_skips: frozenset[str], report: str | None
-    ) -> Summary:
+    def summary(self, required: tuple[str, ...], declared_skips: frozenset[str]) -> Summary:
         with self._lock:
             reasons: Counter[str] = Counter()
             for count in self.methods.values():
@@ -270,7 +297,7 @@ class Ledger:
                 sum(count.faults for count in counts),
                 tuple(reasons.most_common()),
                 tuple(sorted(self.methods.items())),
-                report,
+                self.report,
             )
 
 

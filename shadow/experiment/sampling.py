@@ -52,11 +52,12 @@ class Sampler:
         self._kept = 1.0
         self._lock = threading.Lock()
 
-    def why_not(self, place: float) -> str | None:
-        """Why a call at this place is not compared: "sampling", "budget" or None."""
-        if place >= self.rate:
+    def why_not(self, place: float, rate: float | None = None) -> str | None:
+        """Why a call at this place is not compared: "sampling", "budget" or None. `rate`: instead of the sampler's."""
+        rate = self.rate if rate is None else rate
+        if place >= rate:
             return "sampling"
-        if self.budget is not None and (place >= self.rate * self._kept or self._over() > _BURST):
+        if self.budget is not None and (place >= rate * self._kept or self._over() > _BURST):
             return "budget"
         return None
 

@@ -78,7 +78,7 @@ def _misspelt(gates: Sequence[Gate]) -> str | None:
 def _impossible(gates: Sequence[Gate], flags: Mapping[str, Flags]) -> str | None:
     try:
         for prefix in sorted(flags.keys() - {gate.prefix for gate in gates}):
-            there = ", ".join(gate.prefix for gate in gates) or "none"
+            there = ", ".join(dict.fromkeys(gate.prefix for gate in gates)) or "none"
             raise FlagError(f"there is no gate {prefix}; there are {there}")
         for gate in gates:
             if gate.prefix in flags:

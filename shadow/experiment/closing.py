@@ -85,7 +85,8 @@ def _said(summary: Summary) -> str:
     if branches:
         parts.append(f"branches {seen} of {branches}")
     if summary.unreached:
-        parts.append(f"{len(summary.unreached)} methods never called")
+        never, known = len(summary.unreached), len(summary.unreached) + len(summary.methods)
+        parts.append(f"{never} of {known} methods never called")
     if summary.skipped:
         shown = ", ".join(f"{count} {reason}" for reason, count in summary.skipped[:_REASONS])
         more = (

@@ -87,8 +87,9 @@ class Flags(Route):
         )
 
     @property
-    def on(self) -> bool:
-        return super().on or any(route.on for _, route in self.parts)
+    def any_on(self) -> bool:
+        """Whether anything but the legacy body is to run for some method."""
+        return self.on or any(route.on for _, route in self.parts)
 
     @property
     def compares(self) -> bool:

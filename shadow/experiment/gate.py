@@ -115,7 +115,7 @@ class Gate:
         routes = dict(flags.parts)
         self._routes = {name: routes[part] for name, part in self._part_of.items() if part in routes}
         self.has_compared |= flags.compares
-        self.on = flags.on
+        self.on = flags.any_on
 
     @property
     def flags(self) -> Flags:
@@ -240,8 +240,12 @@ class Gate:
         """Counts by method and by reason, with the verdict."""
         summary = self._ledger.summary(tuple(required), self._declared_skips)
         methods = dict(summary.methods)
-        never = (n for n in self._effects if n not in methods and self._routes.get(n, self._route).compare)
-        return replace(summary, unreached=tuple(never))
+        never = (
+            name
+            for name in self._effects.keys() - self._declared_skips - methods.keys()
+            if self._routes.get(name, self._route).compare
+        )
+        return replace(summary, unreached=tuple(sorted(never)))
 
     def close(self, summary: Summary | None = None, *, write: bool = True) -> Summary:
         """Writes the summary to the report; the gate is off afterwards, its report is closed.

@@ -586,9 +586,6 @@ class BatchGenWorker:
 			allocation[seq.global_idx] = seq.get_gpu_pages_for_two_page_buffer()
 		return allocation
 
-	def _compute_two_page_buffer_tokens(self, local_ids: Sequence[int]) -> List[int]:
-		return [pages * self.PAGE_SIZE for pages in self._compute_two_page_buffer_allocation(local_ids).values()]
-
 	def _allocate_gpu_kv_two_page_buffer(self, local_ids: Sequence[int], load_from_host: bool = True) -> bool:
 		"""Allocate context plus buffer for new local sequences, load their KV, and rebuild the table over all active.
 
@@ -601,9 +598,10 @@ class BatchGenWorker:
 		if sum(pages.values()) > self._get_gpu_kv_free_pages():
 			return False
 		global_ids = list(pages)
-		manager.allocate_pages_for_sequences(global_ids, self._compute_two_page_buffer_tokens(local_ids))
+		self._check_first_gpu_pages(pages)
 		for local_idx in local_ids:
 			seq = self._get_sequence_by_local(local_idx)
+			self._allocate_gpu_pages(seq.uuid, pages[seq.global_idx])
 			seq.gpu_pages_allocated = pages[seq.global_idx]
 			seq.mark_initial_gpu_reservation()
 			self._sequences_with_gpu_kv.add(seq.global_idx)
@@ -625,10 +623,11 @@ class BatchGenWorker:
 				wanted.append((seq, extra))
 		if sum(extra for _, extra in wanted) > self._get_gpu_kv_free_pages():
 			return False
-		manager = self.gpu_paged_kv_cache_manager
+		for seq, _ in wanted:
+			# KeyError, before anything is extended, for one that has no pages.
+			self.gpu_paged_kv_cache_manager.num_pages_of(seq.global_idx)
 		for seq, extra in wanted:
-			total_tokens = (seq.gpu_pages_allocated + extra) * self.PAGE_SIZE
-			new_pages = manager.extend_pages_for_sequence(seq.global_idx, total_tokens)
+			new_pages = self._allocate_gpu_pages(seq.uuid, extra)
 			seq.gpu_pages_allocated += len(new_pages)
 			self.counters["gpu_pages_extended"] += len(new_pages)
 		return True
@@ -722,8 +721,9 @@ class BatchGenWorker:
 				grow.append((seq, missing))
 		if not grow:
 			return
-		view.grow_pages_for_sequences([(seq.global_idx, pages) for seq, pages in grow])
+		self._check_host_growth({seq.global_idx: pages for seq, pages in grow})
 		for seq, pages in grow:
+			self._allocate_host_pages(seq.uuid, pages)
 			seq.host_pages_allocated += pages
 			seq.host_token_capacity = seq.host_pages_allocated * self.PAGE_SIZE
 			self.counters["host_pages_grown"] += pages
@@ -946,21 +946,97 @@ class BatchGenWorker:
 			logger.info("rank %d: GPU pool of %d pages, room for all sequences", self.rank, required)
 		return manager
 
+	def _allocate_gpu_pages(self, uuid: str, n: int) -> List[int]:
+		"""`n` GPU pages for a sequence: its first ones, or more of them. Returns the new pages.
+
+		With an index pool the same pages of both. KVExhausted, with nothing changed, when fewer are free; whoever
+		allocates for several sequences asks for all of them first (`_check_first_gpu_pages`).
+		"""
+		manager = self.gpu_paged_kv_cache_manager
+		global_id = self.global_batch.get_sequence(uuid).global_idx
+		if global_id in manager._sequences:
+			held = manager.num_pages_of(global_id)
+			return manager.extend_pages_for_sequence(global_id, (held + n) * self.PAGE_SIZE)
+		return manager.allocate_pages_for_sequences([global_id], [n * self.PAGE_SIZE])[global_id]
+
+	def _release_gpu_pages(self, uuid: str):
+		"""Free all GPU pages of a sequence, and its row of the page table. KeyError when it has none."""
+		self.gpu_paged_kv_cache_manager.free_pages_for_sequences([self.global_batch.get_sequence(uuid).global_idx])
+
+	def _check_first_gpu_pages(self, pages: Dict[int, int]):
+		"""Raise what would stop a first allocation of `pages`, {global id: pages}, while nothing has changed.
+
+		Raises:
+			ValueError: one of the sequences has pages already. KVExhausted: the pool has too few for all of them.
+		"""
+		manager = self.gpu_paged_kv_cache_manager
+		for global_id in pages:
+			if global_id in manager._sequences:
+				raise ValueError(f"sequence {global_id} already holds {manager.num_pages_of(global_id)} GPU pages")
+		need, free = sum(pages.values()), self._get_gpu_kv_free_pages()
+		if need > free:
+			raise KVExhausted(manager.config.name, need, free)
+
+	def _allocate_host_pages(self, uuid: str, n: int) -> List[int]:
+		"""`n` host pages for a sequence, which is registered with its first ones. Returns the new pages.
+
+		KVExhausted, with nothing changed, when the node has fewer.
+		"""
+		view = self.core_engine.host_paged_kv_worker_view
+		global_id = self.global_batch.get_sequence(uuid).global_idx
+		held = 0
+		if view.has_sequence(global_id):
+			held = view.page_count(global_id)
+			view.grow_pages_for_sequences([(global_id, n)])
+		else:
+			view.register_sequences([global_id])
+			try:
+				view.allocate_pages_for_sequences([(global_id, n * self.PAGE_SIZE)])
+			except KVExhausted:
+				view.unregister_sequences([global_id])
+				raise
+		return view.build_page_table([global_id])[0, held:].tolist()
+
+	def _check_host_growth(self, pages: Dict[int, int]):
+		"""Raise what would stop local sequences from growing by `pages`, {global id: pages}, while nothing has changed.
+
+		What another rank of the node takes in between is not seen: then KVExhausted comes with some of them grown.
+
+		Raises:
+			KeyError: one of the sequences is not registered. KVExhausted: the node has too few pages for all of them.
+		"""
+		view = self.core_engine.host_paged_kv_worker_view
+		for global_id in pages:
+			view.page_count(global_id)
+		need, free = sum(pages.values()), self._get_host_kv_free_pages()
+		if need > free:
+			raise KVExhausted(view.config.name, need, free)
+
 	def _prepare_gpu_paged_kv_cache(self, local_ids: Sequence[int]):
-		"""Reserve the whole token budget of each local sequence and load its KV from the host, synchronously.
+		"""A GPU pool for the whole token budget of each local sequence, reserved and loaded.
 
 		For a batch that fits whole: none of these sequences is ever extended, nor has to make room for another.
 		KVExhausted, with nothing reserved, when the pool has too few free pages.
 		"""
-		global_ids = [self._local_to_global_id(local_idx) for local_idx in local_ids]
 		sequence_tokens = self._compute_host_kv_sequence_tokens(local_ids)
-		manager = self._ensure_gpu_paged_kv_manager(sequence_tokens)
-		if not global_ids:
-			return
-		manager.allocate_pages_for_sequences(global_ids, sequence_tokens)
+		self._ensure_gpu_paged_kv_manager(sequence_tokens)
+		if local_ids:
+			self._reserve_whole_budget(local_ids, sequence_tokens)
+
+	def _reserve_whole_budget(self, local_ids: Sequence[int], sequence_tokens: Sequence[int]):
+		"""Reserve `sequence_tokens[i]` tokens for local sequence i and load its KV from the host, synchronously.
+
+		KVExhausted, with nothing reserved, when the pool has too few free pages.
+		"""
+		manager = self.gpu_paged_kv_cache_manager
+		global_ids = [self._local_to_global_id(local_idx) for local_idx in local_ids]
+		pages = {
+			global_id: _ceil_div(tokens, self.PAGE_SIZE) for global_id, tokens in zip(global_ids, sequence_tokens)
+		}
+		self._check_first_gpu_pages(pages)
 		for local_idx in local_ids:
 			seq = self._get_sequence_by_local(local_idx)
-			seq.gpu_pages_allocated = manager.num_pages_of(seq.global_idx)
+			seq.gpu_pages_allocated = len(self._allocate_gpu_pages(seq.uuid, pages[seq.global_idx]))
 			seq.mark_initial_gpu_reservation()
 			self._sequences_with_gpu_kv.add(seq.global_idx)
 		manager.rebuild_page_table(global_ids)
@@ -1097,7 +1173,13 @@ class BatchGenWorker:
 		"""
 		sequences = [self._get_sequence_by_local(local_idx) for local_idx in local_ids]
 		global_ids = [seq.global_idx for seq in sequences]
-		self.gpu_paged_kv_cache_manager.free_pages_for_sequences(global_ids)
+		if len(set(global_ids)) != len(global_ids):
+			raise KeyError(f"a sequence is named twice in a release of {global_ids}")
+		for global_id in global_ids:
+			# KeyError, before anything is freed, for one that has no pages.
+			self.gpu_paged_kv_cache_manager.num_pages_of(global_id)
+		for seq in sequences:
+			self._release_gpu_pages(seq.uuid)
 		self._release_kda_state_slots(global_ids)
 		for seq in sequences:
 			self._sequences_with_gpu_kv.discard(seq.global_idx)
@@ -1213,9 +1295,7 @@ class BatchGenWorker:
 		by_node: Dict[int, Dict[str, int]] = {}
 		for utilization in gathered:
 			by_node.setdefault(utilization["node_id"], utilization)
-		max_free_percent = max(utilization["free_percent"] for utilization in by_node.values())
-		has_evicted = self.args.enable_host_kv_eviction and self.global_batch.has_status(SequenceStatus.EVICTED)
-		triggered = max_free_percent > self.args.host_kv_watermark and (self._has_queued_work() or has_evicted)
+		triggered = self._decide_watermark_trigger(by_node)
 
 		if self.rank == 0:
 			used = sum(utilization["num_used_pages"] for utilization in by_node.values())
@@ -1229,7 +1309,7 @@ class BatchGenWorker:
 			if triggered:
 				logger.info(
 					"host KV watermark: %d %% of a node's pages are free (> %d %%) and work waits; pausing decode",
-					max_free_percent,
+					max(utilization["free_percent"] for utilization in by_node.values()),
 					self.args.host_kv_watermark,
 				)
 		else:
@@ -1250,6 +1330,26 @@ class BatchGenWorker:
 				)
 		return triggered
 
+	def _decide_watermark_trigger(self, by_node: Dict[int, Dict[str, int]]) -> bool:
+		"""The answer of the watermark check, from the utilization of each node and the replicated work that waits."""
+		max_free_percent = max(utilization["free_percent"] for utilization in by_node.values())
+		has_evicted = self.args.enable_host_kv_eviction and self.global_batch.has_status(SequenceStatus.EVICTED)
+		return max_free_percent > self.args.host_kv_watermark and (self._has_queued_work() or has_evicted)
+
+	def _gather_migration_state(self) -> List[Tuple[Dict[str, int], Dict[str, int]]]:
+		"""What a migration is planned from, of every rank (collective): its node's utilization, and the host pages
+		of its own sequences that may move, by uuid."""
+		waiting = (SequenceStatus.PREFILLED, SequenceStatus.ON_HOLD)
+		movable = {}
+		for uuid in self._uuid_to_local_map:
+			seq = self.global_batch.get_sequence(uuid)
+			holds_gpu_pages = seq.global_idx in self._sequences_with_gpu_kv
+			if seq.status in waiting and seq.host_pages_allocated > 0 and not holds_gpu_pages:
+				movable[uuid] = seq.host_pages_allocated
+		gathered: List[Any] = [None] * self.world_size
+		dist.all_gather_object(gathered, (self._get_host_kv_utilization(), movable))
+		return gathered
+
 	def _plan_kv_migration(self) -> List[Tuple[str, int, int]]:
 		"""Which waiting sequences move to another node, as (uuid, from rank, to rank) (collective).
 
@@ -1261,15 +1361,7 @@ class BatchGenWorker:
 		num_nodes = _ceil_div(self.world_size, NUM_GPUS_PER_NODE)
 		if num_nodes <= 1:
 			return []
-		waiting = (SequenceStatus.PREFILLED, SequenceStatus.ON_HOLD)
-		movable = {}
-		for uuid in self._uuid_to_local_map:
-			seq = self.global_batch.get_sequence(uuid)
-			holds_gpu_pages = seq.global_idx in self._sequences_with_gpu_kv
-			if seq.status in waiting and seq.host_pages_allocated > 0 and not holds_gpu_pages:
-				movable[uuid] = seq.host_pages_allocated
-		gathered: List[Any] = [None] * self.world_size
-		dist.all_gather_object(gathered, (self._get_host_kv_utilization(), movable))
+		gathered = self._gather_migration_state()
 
 		used: Dict[int, int] = {}
 		total: Dict[int, int] = {}
@@ -1397,8 +1489,7 @@ class BatchGenWorker:
 					f"sequence {uuid} comes from rank {from_rank} with values: {bool(has_v)}, index keys: "
 					f"{bool(has_aux)}; the host pools of rank {to_rank} are of another kind"
 				)
-			view.register_sequences([global_id])
-			view.allocate_pages_for_sequences([(global_id, seq.host_token_capacity)])
+			self._allocate_host_pages(uuid, _ceil_div(seq.host_token_capacity, self.PAGE_SIZE))
 			if view.page_count(global_id) != seq.host_pages_allocated:
 				raise RuntimeError(
 					f"sequence {uuid} held {seq.host_pages_allocated} host pages on rank {from_rank} and got "
@@ -2403,15 +2494,16 @@ class BatchGenWorker:
 
 	def _grow_host_kv(self, uuids: Sequence[str], pages: Sequence[int]):
 		"""Grow host allocations: the owner's pool first, then the metadata of all ranks."""
-		items = [
-			(self.global_batch.get_sequence(uuid).global_idx, count)
+		mine = {
+			self.global_batch.get_sequence(uuid).global_idx: count
 			for uuid, count in zip(uuids, pages)
 			if uuid in self._uuid_to_local_map
-		]
-		if items:
-			self.core_engine.host_paged_kv_worker_view.grow_pages_for_sequences(items)
+		}
+		self._check_host_growth(mine)
 		for uuid, count in zip(uuids, pages):
 			seq = self.global_batch.get_sequence(uuid)
+			if seq.global_idx in mine:
+				self._allocate_host_pages(uuid, count)
 			seq.host_pages_allocated += count
 			seq.host_token_capacity = seq.host_pages_allocated * self.PAGE_SIZE
 			self.counters["host_growths"] += 1
@@ -3002,7 +3094,9 @@ class BatchGenWorker:
 		manager = self.gpu_paged_kv_cache_manager
 		pages = self._compute_two_page_buffer_allocation(local_ids)
 		new_ids = list(pages)
-		manager.allocate_pages_for_sequences(new_ids, self._compute_two_page_buffer_tokens(local_ids))
+		self._check_first_gpu_pages(pages)
+		for global_id in new_ids:
+			self._allocate_gpu_pages(self._global_to_uuid[global_id], pages[global_id])
 		self._sequences_with_gpu_kv.update(new_ids)
 		if isinstance(manager, DualKVCacheCoordinator):
 			pointers = self._prepare_dual_kv_load_pointers(manager, new_ids, list(existing_ids) or None)

@@ -188,6 +188,105 @@ def test_a_whole_reservation_holds_every_budget_and_loads(live: BatchGenWorker) 
             live.gpu_paged_kv_cache_manager.allocate_pages_for_sequences([99], [4 * 60])
 
 
+def pool_state(worker: BatchGenWorker) -> tuple[Any, ...]:
+    """All that an allocation changes: free lists and owners of all pools, in order, and what the worker notes."""
+    manager = worker.gpu_paged_kv_cache_manager
+    pools = [manager.primary, manager.auxiliary] if hasattr(manager, "primary") else [manager]
+    view = worker.core_engine.host_paged_kv_worker_view
+    host = [view.primary, view.auxiliary] if hasattr(view, "primary") else [view]
+    return (
+        [(list(p._live().ledger.free_pages), {g: list(x) for g, x in p._sequences.items()}) for p in pools],
+        [({g: list(x) for g, x in h._pages.items()}, h.get_stats()) for h in host],
+        list(manager.slot_to_seq_id),
+        set(worker._sequences_with_gpu_kv),
+        [(s.gpu_pages_allocated, s.host_pages_allocated, s.host_token_capacity) for s in worker.global_batch],
+    )
+
+
+def test_pages_come_and_go_for_one_sequence(live: BatchGenWorker) -> None:
+    with stopped_at(live, 3) as batch:
+        seq = live._get_sequence_by_local(batch[0])
+        manager = live.gpu_paged_kv_cache_manager
+        held = list(manager._sequences[seq.global_idx])
+        more = live._allocate_gpu_pages(seq.uuid, 3)
+        assert len(more) == 3 and manager._sequences[seq.global_idx] == held + more
+        live._release_gpu_pages(seq.uuid)
+        assert seq.global_idx not in manager._sequences
+        with pytest.raises(KeyError):
+            live._release_gpu_pages(seq.uuid)
+        first = live._allocate_gpu_pages(seq.uuid, 2)
+        assert manager._sequences[seq.global_idx] == first and len(first) == 2
+        manager.check_invariants()
+
+
+def test_host_pages_are_grown_or_registered_with_the_first_ones(live: BatchGenWorker) -> None:
+    with stopped_at(live, 3) as batch:
+        seq = live._get_sequence_by_local(batch[0])
+        view = live.core_engine.host_paged_kv_worker_view
+        held = view.build_page_table([seq.global_idx])[0].tolist()
+        more = live._allocate_host_pages(seq.uuid, 2)
+        assert view.build_page_table([seq.global_idx])[0].tolist() == held + more and len(more) == 2
+        before = pool_state(live)
+        with pytest.raises(KVExhausted):
+            live._allocate_host_pages(seq.uuid, 1000)
+        assert pool_state(live) == before
+        view.release_sequence_pages([seq.global_idx])
+        before = pool_state(live)
+        with pytest.raises(KVExhausted):
+            live._allocate_host_pages(seq.uuid, 1000)
+        assert pool_state(live) == before, "a sequence that got no pages stays unknown"
+        assert len(live._allocate_host_pages(seq.uuid, 3)) == view.page_count(seq.global_idx) == 3
+
+
+def test_what_is_refused_for_several_sequences_changes_nothing(live: BatchGenWorker) -> None:
+    with stopped_at(live, 6) as batch:
+        uuids = [live._local_to_uuid_map[i] for i in batch]
+        live._put_sequences_onhold(uuids[1:])
+        live._rebuild_page_table_for_batch(batch[:1])
+        book = live.query_book
+        free = live._get_gpu_kv_free_pages()
+        for local_idx in batch[1:]:
+            book[local_idx].kv_token_budget = 4 * (free // 2)
+        before = pool_state(live)
+        with pytest.raises(KVExhausted, match=f"'primary': {3 * (free // 2)} pages needed, {free} free"):
+            live._prepare_gpu_paged_kv_cache(batch[1:])
+        for local_idx in batch[1:]:
+            book[local_idx].kv_token_budget = 8
+        for refused in (live._prepare_gpu_paged_kv_cache, live._allocate_gpu_kv_two_page_buffer):
+            with pytest.raises(ValueError, match="already holds"):
+                refused([*batch[1:], batch[0]])
+        with pytest.raises(ValueError, match="already holds"):
+            live._launch_async_load_new_sequences([batch[1], batch[0]], [])
+        for stranger in (batch[1], batch[0]):
+            with pytest.raises(KeyError):
+                live._release_gpu_kv_pages([batch[0], stranger])
+        live.global_batch.get_sequence(uuids[1]).current_context_length += 40
+        live.global_batch.get_sequence(uuids[0]).current_context_length += 40
+        with pytest.raises(KeyError):
+            live._extend_gpu_kv_allocation(uuids[:2])
+        with pytest.raises(KVExhausted):
+            live._grow_host_kv(uuids[:2], [1, 1000])
+        assert pool_state(live) == before
+        live.gpu_paged_kv_cache_manager.allocate_pages_for_sequences([99], [4 * free])
+        before = pool_state(live)
+        assert not live._allocate_gpu_kv_two_page_buffer(batch[1:])
+        with pytest.raises(KVExhausted):
+            live._launch_async_load_new_sequences(batch[1:], [])
+        assert pool_state(live) == before
+
+
+def test_growth_of_a_sequence_that_the_host_pool_does_not_know_changes_nothing(live: BatchGenWorker) -> None:
+    with stopped_at(live, 6) as batch:
+        uuids = [live._local_to_uuid_map[i] for i in batch[:2]]
+        live.core_engine.host_paged_kv_worker_view.release_sequence_pages(
+            [live._local_to_global_id(batch[1])]
+        )
+        before = pool_state(live)
+        with pytest.raises(KeyError):
+            live._grow_host_kv(uuids, [1, 1])
+        assert pool_state(live) == before
+
+
 def test_an_asynchronous_load_leaves_the_table_to_the_running_rows(live: BatchGenWorker) -> None:
     with stopped_at(live, 6) as batch:
         manager = live.gpu_paged_kv_cache_manager
@@ -314,6 +413,42 @@ def test_the_watermark_fires_only_above_it_and_only_for_waiting_work(
     monkeypatch.setattr(live, "_has_queued_work", lambda: True)
     monkeypatch.setenv("BATCHGEN_ENABLE_DECODE_PREEMPTION", "0")
     assert not live._check_host_kv_watermark_trigger()
+
+
+def test_the_watermark_decision_is_a_function_of_what_was_gathered(live: BatchGenWorker) -> None:
+    with stopped_at(live, 3):
+        nodes = {0: {"free_percent": 10}, 1: {"free_percent": 71}}
+        assert not live._decide_watermark_trigger(nodes), "nothing waits"
+        live._request_queue.append(random_requests(1)[0])
+        assert live._decide_watermark_trigger(nodes)
+        assert not live._decide_watermark_trigger({0: {"free_percent": 70}})
+        live._request_queue.clear()
+
+
+def test_migration_is_planned_from_what_was_gathered(
+    live: BatchGenWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stopped_at(live, 3, count=10), monkeypatch.context() as patch:
+        held = {
+            seq.uuid: seq.host_pages_allocated
+            for seq in live.global_batch
+            if seq.status == SequenceStatus.PREFILLED
+        }
+        utilization = live._get_host_kv_utilization()
+        assert live._gather_migration_state() == [(utilization, held)] and len(held) > 1
+        elsewhere = ({"node_id": 1, "num_used_pages": 0, "num_total_pages": 120}, {})
+
+        def gather(out: list[Any], mine: Any) -> None:
+            out[:] = [mine, elsewhere]
+
+        patch.setattr("torch.distributed.all_gather_object", gather)
+        patch.setattr("batchgen.batchgen_worker.NUM_GPUS_PER_NODE", 1)
+        patch.setattr(live, "world_size", 2)
+        before = pool_state(live)
+        moves = live._plan_kv_migration()
+        assert moves and {(source, target) for _, source, target in moves} == {(0, 1)}
+        assert {uuid for uuid, _, _ in moves} <= held.keys() and moves == live._plan_kv_migration()
+        assert pool_state(live) == before
 
 
 def test_migration_rounds_never_share_a_rank_or_a_source_node(

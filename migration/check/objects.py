@@ -11,12 +11,12 @@ Order is not followed: a name stands for whatever is assigned to it anywhere in 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from migration.code.facts import dotted, parameters, self_name
-from migration.code.structure import ClassOutline, FunctionNode
+from migration.code.structure import FunctionNode, Method
 from migration.recipe import Recipe
 
 #: The first part is the root: `worker`, `handler`, `snapshot`, or a handle in angle brackets.
@@ -56,8 +56,8 @@ def as_way(expression: str) -> Way:
 class Objects:
     """What the names in the methods of one class stand for."""
 
-    def __init__(self, shape: ClassOutline) -> None:
-        self._shape = shape
+    def __init__(self, methods: Sequence[Method]) -> None:
+        self._methods = methods
         self._returned: dict[str, Ways] = {}
         self._known: dict[int, tuple[Access, ...]] = {}
 
@@ -82,9 +82,9 @@ class Objects:
         """What a method of the class returns, as far as it is an object with a name."""
         if name not in self._returned:
             self._returned[name] = _NONE  # of itself a recursive method shows nothing
-            for method in self._shape.definitions(name):
-                function = _Function(self, method.node, {})
-                self._returned[name] |= function.results()
+            for method in self._methods:
+                if method.name == name:
+                    self._returned[name] |= _Function(self, method.node, {}).results()
         return self._returned[name]
 
 
@@ -94,8 +94,10 @@ class WorkerObjects(Objects):
 
 
 class HandlerObjects(Objects):
-    def __init__(self, recipe: Recipe, shape: ClassOutline, wiring: frozenset[str]) -> None:
-        super().__init__(shape)
+    """`methods` are those of the handler and of what it inherits, without the wiring of the handles."""
+
+    def __init__(self, recipe: Recipe, methods: Sequence[Method]) -> None:
+        super().__init__(methods)
         self._roots: dict[str, Way] = {
             f"_{handle.name}": (WORKER,) if handle.is_worker else (handle_root(handle.name),)
             for handle in recipe.handles
@@ -104,8 +106,8 @@ class HandlerObjects(Objects):
             self._roots[f"_{recipe.snapshot.name}"] = (SNAPSHOT,)
         self._properties = {
             method.name
-            for method in shape.methods
-            if method.name not in wiring and any(dotted(d) == "property" for d in method.node.decorator_list)
+            for method in methods
+            if any(dotted(d) == "property" for d in method.node.decorator_list)
         }
 
     def member(self, name: str) -> Ways:

@@ -29,9 +29,10 @@ def find_phase(recipe: Recipe, worker: Source, shape: ClassOutline) -> FoundPhas
     legacy = [method.name for method in shape.methods if method.name.startswith(LEGACY)]
     if uses(worker, recipe.gate_name) and legacy:
         return FoundPhase("gate", f"{recipe.gate_name} and {legacy[0]} are there")
-    if uses(worker, recipe.handler_class):
-        return FoundPhase("cleanup", f"the class uses {recipe.handler_class}, without a gate")
-    return FoundPhase("port", f"nothing in {recipe.source_file} uses {recipe.handler_class}")
+    served = recipe.served[1]
+    if uses(worker, served):
+        return FoundPhase("cleanup", f"the class uses {served}, without a gate")
+    return FoundPhase("port", f"nothing in {recipe.source_file} uses {served}")
 
 
 def uses(source: Source, name: str) -> ast.AST | None:

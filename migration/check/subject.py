@@ -12,9 +12,11 @@ from functools import cached_property
 from migration.check.model import Place
 from migration.check.objects import HandlerObjects, Objects, WorkerObjects
 from migration.check.phase import Phase
+from migration.code.facts import dotted
+from migration.code.module_file import module_file
 from migration.code.module_names import ModuleNames, module_names
 from migration.code.source import Source, read_source
-from migration.code.structure import ClassOutline, FunctionNode, Method
+from migration.code.structure import ClassOutline, FunctionNode, Method, classes, outline
 from migration.code.tree import Tree
 from migration.phases.gate_text import LEGACY, gated
 from migration.phases.state import ungated
@@ -31,6 +33,14 @@ class Changed:
     added: int
     deleted: int
     files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A class with the file that it stands in."""
+
+    source: Source
+    shape: ClassOutline
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,43 @@ class Subject:
         return tuple(m for m in self.handler_shape.methods if m.name not in self.wiring)
 
     @cached_property
+    def written(self) -> tuple[Part, ...]:
+        """Classes of the repository that the handler inherits from: written by hand, and held to the same rules."""
+        found: list[Part] = []
+        queue = [Part(self.handler, self.handler_shape)]
+        for part in queue:
+            origins = module_names(part.source.tree, part.source.data).origins
+            for base in part.shape.node.bases:
+                module, _, name = origins.get(dotted(base), "").rpartition(".")
+                file = module_file(self.tree, module, self.recipe.import_root) if module else None
+                if file is None or any(known.shape.name == name for known in queue):
+                    continue
+                source = Source(*file)  # its own tree: nodes are known by their identity
+                if any(node.name == name for node in classes(source)):
+                    queue.append(Part(source, outline(source, name)))
+                    found.append(queue[-1])
+        return tuple(found)
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The handler, and what of it is written by hand."""
+        return (Part(self.handler, self.handler_shape), *self.written)
+
+    @cached_property
+    def all_methods(self) -> tuple[tuple[Part, Method], ...]:
+        """The handler's methods and those that it inherits, without its wiring."""
+        inherited = [(part, method) for part in self.written for method in part.shape.methods]
+        return (*((self.parts[0], method) for method in self.methods), *inherited)
+
+    @cached_property
+    def _sources(self) -> dict[int, Source]:
+        """By the identity of a node: the source that it is from, where that is not the handler's."""
+        return {id(node): part.source for part in self.written for node in ast.walk(part.source.tree)}
+
+    def source_of(self, node: ast.AST) -> Source:
+        return self._sources.get(id(node), self.handler)
+
+    @cached_property
     def constructor(self) -> FunctionNode | None:
         return next((m.node for m in self.handler_shape.methods if m.name == "__init__"), None)
 
@@ -90,12 +137,12 @@ class Subject:
     @cached_property
     def objects(self) -> Objects:
         """What expressions in the handler stand for."""
-        return HandlerObjects(self.recipe, self.handler_shape, self.wiring)
+        return HandlerObjects(self.recipe, tuple(method for _, method in self.all_methods))
 
     @cached_property
     def worker_objects(self) -> Objects:
         """The same for the class that the slice was taken from."""
-        return WorkerObjects(self.shape)
+        return WorkerObjects(self.shape.methods)
 
     @cached_property
     def names(self) -> ModuleNames:
@@ -126,8 +173,8 @@ class Subject:
         return {path: data for path, data in found.items() if data is not None}
 
     def at(self, node: ast.AST) -> Place:
-        """A place in the handler."""
-        return Place(self.handler.path, getattr(node, "lineno", 0))
+        """A place in the handler, or in what it inherits."""
+        return Place(self.source_of(node).path, getattr(node, "lineno", 0))
 
     def at_worker(self, node: ast.AST) -> Place:
         return Place(self.worker.path, getattr(node, "lineno", 0))
@@ -139,11 +186,12 @@ class Subject:
 
     def functions(self) -> Iterator[tuple[str, FunctionNode]]:
         """Methods of the handler and functions of its module, each with what findings call it."""
-        for method in self.methods:
-            yield f"{self.recipe.handler_class}.{method.name}", method.node
-        for node in self.handler.tree.body:
-            if isinstance(node, FunctionNode):
-                yield node.name, node
+        for part, method in self.all_methods:
+            yield f"{part.shape.name}.{method.name}", method.node
+        for part in self.parts:
+            for node in part.source.tree.body:
+                if isinstance(node, FunctionNode):
+                    yield node.name, node
 
     def source(self, path: str) -> Source | None:
         data = self.tree.read(path)

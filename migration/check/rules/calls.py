@@ -45,7 +45,7 @@ def _routed(subject: Subject, access: Access, item: Item) -> Fix | None:
     node = access.node
     if not isinstance(node, ast.Attribute) or node.lineno != node.end_lineno:
         return None
-    source = subject.handler
+    source = subject.source_of(node)
     start, end = (
         source.offset(node.lineno, node.col_offset),
         source.offset(node.lineno, node.end_col_offset or 0),
@@ -188,6 +188,9 @@ def paired(subject: Subject, item: Item) -> Seen:
     one of the handler's that it calls."""
     primary, auxiliary = item.text("primary"), item.text("auxiliary")
     wanted = item.texts("members")
+    symbols = {
+        method.name: f"{part.shape.name}.{method.name}" for part, method in reversed(subject.all_methods)
+    }
     uses = {
         name: (_members(subject, node, primary), _members(subject, node, auxiliary))
         for name, node in _own(subject)
@@ -207,8 +210,7 @@ def paired(subject: Subject, item: Item) -> Seen:
                 evidence.append(subject.at(node))
             else:
                 message = f"{primary}.{member} has no {auxiliary}.{member} beside it"
-                symbol = f"{subject.recipe.handler_class}.{name}"
-                found.append(Finding("MG622", message, subject.at(node), symbol))
+                found.append(Finding("MG622", message, subject.at(node), symbols[name]))
     return Seen(
         tuple(found),
         looked,
@@ -218,7 +220,7 @@ def paired(subject: Subject, item: Item) -> Seen:
 
 
 def _own(subject: Subject) -> Iterator[tuple[str, FunctionNode]]:
-    return ((method.name, method.node) for method in subject.methods)
+    return ((method.name, method.node) for _, method in subject.all_methods)
 
 
 def _reached(name: str, calls: dict[str, set[str]]) -> set[str]:

@@ -27,8 +27,8 @@ def gate(subject: Subject, item: Item) -> Seen:
 def _unwired(subject: Subject) -> Seen:
     recipe = subject.recipe
     found = []
-    words = (recipe.handler_class, recipe.gate_name, f"{recipe.prefix}_NATIVE", f"{recipe.prefix}_COMPARE")
-    for word in words:
+    flags = (f"{recipe.prefix}_NATIVE", f"{recipe.prefix}_COMPARE")
+    for word in dict.fromkeys((recipe.handler_class, recipe.served[1], recipe.gate_name, *flags)):
         if (node := uses(subject.worker, word)) is not None:
             message = f"{word} is used by the class's file before the gate"
             found.append(Finding("MG631", message, subject.at_worker(node), word))

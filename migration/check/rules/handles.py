@@ -25,13 +25,17 @@ def constructor(subject: Subject, item: Item) -> Seen:
     if node is None:
         return Seen((), 0, (), "the handler has no __init__: no handle is given to it")
     place = subject.at(node)
+    bound = [
+        Finding("MG621", fault, place, "on")
+        for fault in request_faults(subject.recipe, subject.handler_shape.node)
+    ]
     if text := item.text("signature"):
         wanted = ast.parse(f"def __init__{text}: ...").body[0]
         assert isinstance(wanted, ast.FunctionDef)
         same = _spelled(wanted, node) == _spelled(node, wanted)
         message = f"__init__({ast.unparse(node.args)}) is not {text}"
-        other = () if same else (Finding("MG621", message, place, "__init__"),)
-        return Seen(other, len(node.args.kwonlyargs) + 1, (place,), f"it is {text}")
+        bound += [] if same else [Finding("MG621", message, place, "__init__")]
+        return Seen(tuple(bound), len(node.args.kwonlyargs) + 1, (place,), f"it is {text}")
     arguments = node.args
     given = [argument.arg for argument in arguments.kwonlyargs]
     names = [handle.name for handle in subject.recipe.handles if not handle.request]
@@ -43,9 +47,8 @@ def constructor(subject: Subject, item: Item) -> Seen:
         faults.append("takes arguments that are not keyword-only")
     if any(default is not None for default in arguments.kw_defaults):
         faults.append("a handle has a default")
-    faults += request_faults(subject.recipe, subject.handler_shape.node)
-    found = tuple(Finding("MG621", f"__init__: {fault}", place, "__init__") for fault in faults)
-    return Seen(found, len(given), (place,), f"(*, {', '.join(given)})")
+    bound += [Finding("MG621", f"__init__: {fault}", place, "__init__") for fault in faults]
+    return Seen(tuple(bound), len(given), (place,), f"(*, {', '.join(given)})")
 
 
 def _spelled(node: FunctionNode, other: FunctionNode) -> str:
@@ -78,7 +81,7 @@ def dead_handle(subject: Subject, item: Item) -> Seen:
         return Seen((), 0, (), "the handler has no __init__: no handle is given to it")
     names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)][1:]
     used: dict[str, ast.AST] = {}
-    for method in subject.methods:
+    for _, method in subject.all_methods:
         for part in ast.walk(method.node):
             if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Load):
                 used.setdefault(part.attr, part)
@@ -279,7 +282,7 @@ def _is_set_elsewhere(subject: Subject, name: str) -> bool:
 
 def dead_method(subject: Subject, item: Item) -> Seen:
     """Every method of the handler is reached from production code, not from tests alone."""
-    names = {method.name: method for method in subject.methods}
+    names = {method.name: method for _, method in reversed(subject.all_methods)}
     live = _callers(subject, set(names))
     if subject.phase == "gate":
         live |= {name: subject.at_worker(front.node) for name, (front, _) in subject.pairs.items()}
@@ -306,9 +309,11 @@ def _callers(subject: Subject, names: set[str]) -> dict[str, Place]:
     """name -> a place outside the handler that uses the method on a handler."""
     found: dict[str, Place] = {}
     recipe = subject.recipe
-    mention = re.compile(rb"\b%s\b" % re.escape(recipe.handler_class).encode())
+    own = {part.source.path for part in subject.parts}
+    names_of = b"|".join(re.escape(name).encode() for name in (recipe.handler_class, recipe.served[1]))
+    mention = re.compile(rb"\b(?:%s)\b" % names_of)
     for path, data in subject.production.items():
-        if path == recipe.target_file or not mention.search(data):
+        if path in own or not mention.search(data):
             continue
         source = subject.source(path)
         for node in ast.walk(source.tree) if source else ():

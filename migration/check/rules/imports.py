@@ -14,7 +14,7 @@ from migration.check.subject import Subject
 from migration.code.import_graph import ImportGraph
 from migration.code.module_file import module_file
 from migration.code.module_names import import_origins, module_level, module_names
-from migration.code.source import Edit, read_source
+from migration.code.source import Edit, Source, read_source
 from migration.code.structure import top_imports
 from migration.recipe_checklist import Item
 
@@ -24,43 +24,44 @@ def imported(subject: Subject, item: Item) -> Seen:
     found: list[Finding] = []
     evidence: list[Place] = []
     looked = 0
-    for name in item.texts("names"):
-        uses = [
-            node
-            for node in ast.walk(subject.handler.tree)
-            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
-        ]
-        looked += len(uses)
-        if not uses:
-            continue
-        statement, guarded = _import_of(subject, name)
-        origin = import_origins(statement).get(name, "") if statement is not None else ""
-        if statement is None:
-            fault = "is used and not imported"
-        elif guarded and _at_run_time(subject, uses):
-            fault = "is used at run time and imported for type checkers only"
-        elif not _defines(subject, origin):
-            fault = f"is imported as {origin}, which is not there"
-        else:
-            evidence.append(subject.at(statement))
-            continue
-        mended = _import_fix(subject, name) if statement is None else None
-        found.append(Finding("MG615", f"{name} {fault}", subject.at(statement or uses[0]), name, mended))
-    return Seen(
-        tuple(found), looked, tuple(evidence), f"{many(looked, 'use')} of {', '.join(item.texts('names'))}"
-    )
+    for source in dict.fromkeys(part.source for part in subject.parts):
+        for name in item.texts("names"):
+            uses = [
+                node
+                for node in ast.walk(source.tree)
+                if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+            ]
+            looked += len(uses)
+            if not uses:
+                continue
+            statement, guarded = _import_of(source, name)
+            origin = import_origins(statement).get(name, "") if statement is not None else ""
+            if statement is None:
+                fault = "is used and not imported"
+            elif guarded and _at_run_time(source, uses):
+                fault = "is used at run time and imported for type checkers only"
+            elif not _defines(subject, origin):
+                fault = f"is imported as {origin}, which is not there"
+            else:
+                evidence.append(Place(source.path, statement.lineno))
+                continue
+            mended = _import_fix(subject, source, name) if statement is None else None
+            place = Place(source.path, (statement or uses[0]).lineno)
+            found.append(Finding("MG615", f"{name} {fault}", place, name, mended))
+    note = f"{many(looked, 'use')} of {', '.join(item.texts('names'))}"
+    return Seen(tuple(found), looked, tuple(evidence), note)
 
 
-def _import_of(subject: Subject, name: str) -> tuple[ast.Import | ast.ImportFrom | None, bool]:
+def _import_of(source: Source, name: str) -> tuple[ast.Import | ast.ImportFrom | None, bool]:
     """(the import that binds a name anywhere in the module, whether it stands under TYPE_CHECKING)."""
     guarded = {
         id(inner)
-        for node in module_level(subject.handler.tree.body)
+        for node in module_level(source.tree.body)
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         for inner in node.body
     }
     best: tuple[ast.Import | ast.ImportFrom | None, bool] = (None, False)
-    for node in ast.walk(subject.handler.tree):
+    for node in ast.walk(source.tree):
         if isinstance(node, ast.Import | ast.ImportFrom) and name in import_origins(node):
             if id(node) not in guarded:
                 return node, False
@@ -68,10 +69,10 @@ def _import_of(subject: Subject, name: str) -> tuple[ast.Import | ast.ImportFrom
     return best
 
 
-def _at_run_time(subject: Subject, uses: list[ast.Name]) -> bool:
+def _at_run_time(source: Source, uses: list[ast.Name]) -> bool:
     notes = [
         node
-        for part in ast.walk(subject.handler.tree)
+        for part in ast.walk(source.tree)
         for node in (getattr(part, "annotation", None), getattr(part, "returns", None))
         if isinstance(node, ast.expr)
     ]
@@ -93,13 +94,12 @@ def _defines(subject: Subject, origin: str) -> bool:
     return name in names.own or name in names.origins
 
 
-def _import_fix(subject: Subject, name: str) -> Fix | None:
+def _import_fix(subject: Subject, source: Source, name: str) -> Fix | None:
     """The worker's own import of the name."""
     origin = subject.worker_names.origins.get(name, "")
     module, _, attribute = origin.rpartition(".")
     if not module or module.startswith("."):
         return None
-    source = subject.handler
     imports = [node for node in top_imports(source) if isinstance(node, ast.Import | ast.ImportFrom)]
     line = (max(node.end_lineno or node.lineno for node in imports) if imports else source.head_lines) + 1
     text = f"from {module} import {attribute}" + (f" as {name}" if name != attribute else "")
@@ -108,21 +108,18 @@ def _import_fix(subject: Subject, name: str) -> Fix | None:
 
 
 def undefined_name(subject: Subject, item: Item) -> Seen:
-    """Every name of the module is bound somewhere."""
-    source = subject.handler
-    known = checker.Checker(source.tree, filename=source.path).messages
-    found = tuple(
-        Finding(
-            "MG616",
-            f"{m.message_args[0]} is not defined",
-            Place(source.path, m.lineno),
-            subject.method_at(m.lineno),
-        )
-        for m in known
-        if isinstance(m, messages.UndefinedName | messages.UndefinedLocal)
-    )
-    used = {n.id for n in ast.walk(source.tree) if isinstance(n, ast.Name)} - set(dir(builtins))
-    return Seen(found, len(used), (Place(source.path, 1),), f"{many(len(used), 'name')}, all bound")
+    """Every name of the module, and of those that it inherits from, is bound somewhere."""
+    found: list[Finding] = []
+    looked = 0
+    for source in dict.fromkeys(part.source for part in subject.parts):
+        for message in checker.Checker(source.tree, filename=source.path).messages:
+            if isinstance(message, messages.UndefinedName | messages.UndefinedLocal):
+                said = f"{message.message_args[0]} is not defined"
+                place = Place(source.path, message.lineno)
+                symbol = subject.method_at(message.lineno) if source is subject.handler else ""
+                found.append(Finding("MG616", said, place, symbol))
+        looked += len({n.id for n in ast.walk(source.tree) if isinstance(n, ast.Name)} - set(dir(builtins)))
+    return Seen(tuple(found), looked, (Place(subject.handler.path, 1),), f"{many(looked, 'name')}, all bound")
 
 
 def import_cycle(subject: Subject, item: Item) -> Seen:

@@ -20,7 +20,7 @@ def _once(subject: Subject) -> Iterator[tuple[str, FunctionNode, str, Objects]]:
     """Functions of handler and class, those without that have a copy in the handler: (name, node, path, objects)."""
     moved = {method.name for method in subject.methods}
     for symbol, node in subject.functions():
-        yield symbol, node, subject.handler.path, subject.objects
+        yield symbol, node, subject.source_of(node).path, subject.objects
     for method in subject.shape.methods:
         if moved_name(method, subject.recipe.source_class).removeprefix(LEGACY) not in moved:
             symbol = f"{subject.recipe.source_class}.{method.name}"

@@ -11,7 +11,9 @@ from migration.recipe_checklist import Item
 
 def collectives(subject: Subject, item: Item) -> Seen:
     """Where a condition may differ between ranks, both ways make the same collectives."""
-    functions = {method.name: method.node for method in (*subject.shape.methods, *subject.methods)}
+    functions = {
+        method.name: method.node for method in (*subject.shape.methods, *(m for _, m in subject.all_methods))
+    }
     known = Collectives(
         (subject.names, subject.worker_names),
         functions,

@@ -57,11 +57,10 @@ def worker_only(subject: Subject, item: Item) -> Seen:
         if access.name in names:
             message = f"{_shown(access)}: {access.name} is the worker's own"
             found.append(Finding("MG613", message, subject.at(access.node), symbol))
-    for literal in ast.walk(subject.handler_shape.node):
+    for literal in (node for part in subject.parts for node in ast.walk(part.shape.node)):
         if isinstance(literal, ast.Constant) and literal.value in names:
             if not any(f.place.line == literal.lineno for f in found):
-                symbol = subject.method_at(literal.lineno)
-                found.append(Finding("MG613", f"names {literal.value!r}", subject.at(literal), symbol))
+                found.append(Finding("MG613", f"names {literal.value!r}", subject.at(literal)))
     there = [name for name in names if name.encode() in subject.worker.data]
     if not there:
         return Seen(tuple(found), 0, (), f"{subject.worker.path} has no {', '.join(names)} either")
@@ -98,13 +97,13 @@ def _from_snapshot(subject: Subject, access: Access) -> Fix | None:
     spec = subject.recipe.snapshot
     if spec is None:
         return None
-    for node in ast.walk(subject.handler_shape.node):
+    for node in (node for part in subject.parts for node in ast.walk(part.shape.node)):
         if not (isinstance(node, ast.Attribute) and node.value is access.node):
             continue
         path = ".".join((*next(iter(access.ways), ())[1:], node.attr))
         written = ast.unparse(access.node).split(".")[0]
         if path in spec.fields and isinstance(node.ctx, ast.Load) and node.lineno == node.end_lineno:
-            source = subject.handler
+            source = subject.source_of(node)
             start = source.offset(node.lineno, node.col_offset)
             end = source.offset(node.lineno, node.end_col_offset or 0)
             text = f"{written}._{spec.name}.{node.attr}"
@@ -146,7 +145,7 @@ def computed(subject: Subject, item: Item) -> Seen:
 
 def _is_own(subject: Subject, access: Access) -> bool:
     """A method or property of the handler that computes it."""
-    names = {method.name for method in subject.methods}
+    names = {method.name for _, method in subject.all_methods}
     return access.name in names and all(way == ("handler", access.name) for way in access.ways)
 
 
@@ -223,7 +222,7 @@ def _as_declared(subject: Subject, access: Access, replaced: dict[str, str]) -> 
     spelled = ast.unparse(asked)
     for before, after in replaced.items():
         if ast.unparse(ast.parse(before, mode="eval").body) == spelled:
-            source = subject.handler
+            source = subject.source_of(node)
             start = source.offset(node.lineno, node.col_offset)
             end = source.offset(node.lineno, node.end_col_offset or 0)
             handle, _, member = after.removeprefix("self.").partition(".")

@@ -17,8 +17,8 @@ def stateless(subject: Subject, item: Item) -> Seen:
     """No attribute of the handler is written outside `__init__`, which keeps what it is given and no more."""
     found = [*_made_in_constructor(subject), *_shared(subject)]
     looked = len(subject.injected)
-    for method in subject.methods:
-        symbol = f"{subject.recipe.handler_class}.{method.name}"
+    for part, method in subject.all_methods:
+        symbol = f"{part.shape.name}.{method.name}"
         for access in subject.objects.accesses(method.node):
             looked += 1
             if ("self",) not in access.owner:
@@ -42,13 +42,13 @@ def stateless(subject: Subject, item: Item) -> Seen:
 
 def _shared(subject: Subject) -> Iterator[Finding]:
     """A container in the class body: every handler, and so every worker of the process, has the same one."""
-    for node in subject.handler_shape.node.body:
+    for node in (node for part in subject.parts for node in part.shape.node.body):
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
         if isinstance(
             value, ast.List | ast.Dict | ast.Set | ast.Call | ast.ListComp | ast.DictComp | ast.SetComp
         ):
             message = f"`{ast.unparse(node)}` is shared by all handlers"
-            yield Finding("MG614", message, subject.at(node), subject.recipe.handler_class)
+            yield Finding("MG614", message, subject.at(node))
 
 
 def _made_in_constructor(subject: Subject) -> Iterator[Finding]:

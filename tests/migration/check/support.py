@@ -15,7 +15,7 @@ from migration.phases.cleanup import CleanupPlan, plan_cleanup
 from migration.phases.gate import GatePlan, plan_gate
 from migration.phases.port import PortPlan, plan_port
 from migration.proofs.record import ProofFile, record_cleanup, record_gate, record_port
-from migration.recipe import parse_recipe
+from migration.recipe import Recipe, parse_recipe
 from migration.recipe_checklist import PHASES, parse_checklist
 
 from ..support import DictTree
@@ -33,23 +33,30 @@ def before() -> dict[str, bytes]:
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(root.rglob("*.py"))}
 
 
+Phases = dict[str, tuple[dict[str, bytes], ProofFile]]
+
+
 @lru_cache
-def phases() -> dict[str, tuple[dict[str, bytes], ProofFile]]:
+def phases() -> Phases:
+    return in_phases(RECIPE, before())
+
+
+def in_phases(recipe: Recipe, start: Files) -> Phases:
     """The files and the proof of each phase, as the commands write them."""
-    files = before()
-    found: dict[str, tuple[dict[str, bytes], ProofFile]] = {}
+    files = dict(start)
+    found: Phases = {}
     for phase in PHASES:
         tree = DictTree(dict(files))
         if phase == "port":
-            port = plan_port(RECIPE, tree)
+            port = plan_port(recipe, tree)
             assert isinstance(port, PortPlan) and not port.left, port
             changes, proof = port.changes, record_port(port, tree)
         elif phase == "gate":
-            gate = plan_gate(RECIPE, tree)
+            gate = plan_gate(recipe, tree)
             assert isinstance(gate, GatePlan), gate
             changes, proof = gate.changes, record_gate(gate, tree)
         else:
-            cleanup = plan_cleanup(RECIPE, tree)
+            cleanup = plan_cleanup(recipe, tree)
             assert isinstance(cleanup, CleanupPlan), cleanup
             changes, proof = cleanup.changes, record_cleanup(cleanup, tree)
         files |= {change.path: change.after for change in changes if change.after is not None}
@@ -69,6 +76,7 @@ def report(
     asked: bool = False,
     today: datetime.date = TODAY,
     changed: Changed | None = None,
+    proof: ProofFile | None = None,
 ) -> Report:
     """The report on some files; `phase` is that of the proof, and is asked for where `asked`."""
     ready = read_subject(
@@ -77,7 +85,7 @@ def report(
         DictTree(files),
         today,
         phase=phase if asked else None,  # type: ignore[arg-type]
-        proof=phases()[phase][1],
+        proof=proof or phases()[phase][1],
         changed=changed,
     )
     assert isinstance(ready, Ready), ready

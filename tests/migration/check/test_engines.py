@@ -70,7 +70,7 @@ class KVCacheManager:
 {textwrap.indent(body, "        ")}
 """
     shape = outline(Source("h.py", text.encode()), "KVCacheManager")
-    objects = HandlerObjects(RECIPE, shape, frozenset())
+    objects = HandlerObjects(RECIPE, shape.methods)
     (read,) = shape.definitions("read")
     assert any(VIEW in access.ways for access in objects.accesses(read.node))
 
@@ -89,7 +89,7 @@ class KVCacheManager:
 def test_another_object_is_not_taken_for_it(body: str):
     text = f"class KVCacheManager:\n    def read(self, u):\n{textwrap.indent(body, '        ')}\n"
     shape = outline(Source("h.py", text.encode()), "KVCacheManager")
-    objects = HandlerObjects(RECIPE, shape, frozenset())
+    objects = HandlerObjects(RECIPE, shape.methods)
     assert not any(VIEW in access.ways for access in objects.accesses(shape.methods[0].node))
 
 

@@ -97,6 +97,9 @@ CATALOGUE: Final[dict[str, Code]] = {
         "take the attribute out of `[hasattr.attributes]`, or accept what is named in `[hasattr.accept]`",
     ),
     "MG124": Code("route does not answer like the handler", "give it the method as the handler has it"),
+    "MG125": Code(
+        "base class does not fit the handler", "rename what is named in it, or only annotate it there"
+    ),
     "MG201": Code("result does not compile", "report it: the cut must never produce this"),
     "MG202": Code("moved body differs from the original", "list the method in `stays` and report it"),
     "MG203": Code(

@@ -128,6 +128,8 @@ class Recipe:
     decorators: tuple[str, ...] = ()
     #: Where calls between moved methods go: "worker" (through the worker, as before) or "handler".
     siblings: str = "worker"
+    #: `module:Class`, written by hand, that the handler class inherits from; "" for none.
+    base: str = ""
     #: Whether every stub keeps a copy of the docstring.
     docstrings: bool = False
     #: Folder that imports start from, relative to the repository.
@@ -243,6 +245,7 @@ def parse_recipe(text: str, where: str) -> Recipe:
         late_bound=tuple(target.get("late_bound", ())),
         decorators=tuple(source.get("decorators", ())),
         siblings=target.get("siblings", "worker"),
+        base=target.get("base", ""),
         docstrings=target.get("docstrings", False),
         import_root=source.get("import_root", ""),
         planned=dict(data.get("planned", {}).get("bodies", {})),

@@ -48,6 +48,7 @@ TABLES: Final[dict[str, dict[str, type]]] = {
     "target": {
         "file": str,
         "class": str,
+        "base?": str,
         "late_bound?": list,
         "siblings?": str,
         "docstrings?": bool,
@@ -175,6 +176,7 @@ class _Checker:
         for table in ("source", "target"):
             self._path(f"{table}.file", data[table]["file"])
             self._identifier(f"{table}.class", data[table]["class"])
+        self._class("target.base", data["target"].get("base", ""))
         self._class("gate.route", data.get("gate", {}).get("route", ""))
         for method, effect in data.get("gate", {}).get("effects", {}).items():
             if effect not in ("pure", "isolated") and not str(effect).startswith("skip: "):

@@ -37,6 +37,8 @@ def recipe_text(recipe: Recipe, comments: Comments | None = None) -> str:
     if recipe.decorators:
         source.append(_list("decorators", recipe.decorators))
     target = [_entry("file", recipe.target_file), _entry("class", recipe.handler_class)]
+    if recipe.base:
+        target.append(_entry("base", recipe.base))
     if recipe.siblings != "worker":
         target.append(_entry("siblings", recipe.siblings))
     if recipe.late_bound:

@@ -31,6 +31,25 @@ class KvNative:
     def admit(self, uuid, wanted=1): ...      # as in the handler
 """,
     ),
+    "MG125": Explanation(
+        what="The class under `[target] base` is not in the repository, or it or one of its bases defines a name "
+        "that the generated class defines as well: a moved method, the constructor, a handle.",
+        why="The handler would hide what the base means by that name. Which of the two is called would depend on "
+        "who calls.",
+        past="Rename it in the base. What the base only uses is declared without a value, or under "
+        "`if TYPE_CHECKING:`.",
+        before="""\
+class KvPlanner:
+    def on(self, req):
+        raise NotImplementedError
+""",
+        after="""\
+class KvPlanner:
+    if TYPE_CHECKING:
+
+        def on(self, req: KvRequest) -> Self: ...
+""",
+    ),
     "MG101": Explanation(
         what="The class has no banner comment with the title of the recipe's `section`, or has several.",
         why="A section is all methods between its banner and the next one. Taking a similar title instead "

@@ -20,6 +20,7 @@ from migration.code.structure import ClassOutline, Method, Section, outline, top
 from migration.code.tree import OverlayTree, Tree
 from migration.errors import MigrationError, Refusal
 from migration.ledger.change import FileChange
+from migration.move.base import base_import, base_refusals
 from migration.move.beside import beside
 from migration.move.body import body_edits, super_calls
 from migration.move.capabilities import CHECKABLE, capabilities, capability_texts, hidden
@@ -310,6 +311,7 @@ class _Cut:
             *self._name_clashes(found, types),
             *hidden(self.moving, self._capabilities),
             *self._cycle(handler),
+            *base_refusals(recipe, self.tree, handler),
             *self._replaced(),
             *self._misfits(),
             *self._snapshot_refusals(),
@@ -593,6 +595,7 @@ class _Cut:
             refusals.append(Refusal("MG019", recipe.source_file, line, f"{title} means two things"))
         given = {item for literal in self._literals.values() for item in literal.imports}
         items = {*imports.runtime, *imports.typing, *types.imports, *given}
+        items |= {base_import(recipe)} if recipe.base else set()
         if any(is_read(handle.spec) for handle in found) and TYPING_CALLABLE not in items:
             bound["Callable"] = ImportName("collections.abc", "Callable")
         if recipe.snapshot:

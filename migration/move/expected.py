@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from migration.literal_protocols import protocol_class
+from migration.move.base import base_faults
 from migration.move.proven import Place, Proven
 from migration.move.request import request_faults
 from migration.patterns import expression, links
@@ -148,10 +149,19 @@ def wiring_faults(recipe: Recipe, module: ast.Module) -> list[str]:
             fields = ()
     read = [name for name in taken if name != own and specs[name].expressions and not specs[name].adapter]
     made = [f"{n}={_snapshot_made(recipe, fields) if n == own else _made(recipe, n)}" for n in taken]
-    adapters = sorted({specs[name].adapter for name in taken if name != own} - {""})
-    imports = [f"from {a.partition(':')[0]} import {a.partition(':')[2].partition('.')[0]}" for a in adapters]
+    adapters = {specs[name].adapter.partition(":") for name in taken if name != own and specs[name].adapter}
+    wanted = sorted({(module, name.partition(".")[0]) for module, _, name in adapters})
     bound = ".on(worker)" if recipe.request is not None else ""
-    if _body(factory) != [*imports, f"return cls({', '.join(made)}){bound}"]:
+    imports = [part for part in factory.body if isinstance(part, ast.ImportFrom)]
+    imported = sorted(
+        (
+            "." * part.level + (part.module or ""),
+            one.name if not one.asname else f"{one.name} as {one.asname}",
+        )
+        for part in imports
+        for one in part.names
+    )
+    if imported != wanted or _body(factory)[len(imports) :] != [f"return cls({', '.join(made)}){bound}"]:
         faults.append("for_worker does not make the handles as the recipe says")
     if [ast.unparse(d) for d in factory.decorator_list] != ["classmethod"]:
         faults.append("for_worker is no class method")
@@ -163,7 +173,7 @@ def wiring_faults(recipe: Recipe, module: ast.Module) -> list[str]:
         decorators = [ast.unparse(d) for d in getter.decorator_list] if getter is not None else []
         if decorators != ["property"] or getter is None or _body(getter) != [f"return self._read_{name}()"]:
             faults.append(f"self._{name} is not read at each use")
-    return [*faults, *request_faults(recipe, handler)]
+    return [*faults, *base_faults(recipe, module, handler), *request_faults(recipe, handler)]
 
 
 def _body(node: ast.FunctionDef) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
+from migration.move.base import base_import
 from migration.move.capabilities import CHECKABLE
 from migration.move.moving import mangled
 from migration.move.names import ImportName, ImportPlan
@@ -84,6 +85,8 @@ def handler_text(
         protocols.append(_snapshot_text(recipe, fields))
     if recipe.request is not None:
         runtime.update(REQUEST_IMPORTS)
+    if recipe.base:
+        runtime.add(base_import(recipe))
     given = {item for handle in handles if handle.literal for item in handle.literal.imports}
     typing = (set(plan.typing) | set(type_imports) | given) - runtime
     if any(is_read(handle.spec) for handle in handles) and TYPING_CALLABLE not in runtime | typing:
@@ -159,7 +162,8 @@ def _class_text(
     slot = [slot_line(recipe.request)] if recipe.request is not None else []
     getters = request_lines(recipe.handler_class, recipe.request) if recipe.request is not None else []
     getters += [_getter(handle.spec) for handle in handles if is_read(handle.spec)]
-    return f"class {recipe.handler_class}:\n" + "\n".join(
+    above = f"({base_import(recipe).bound})" if recipe.base else ""
+    return f"class {recipe.handler_class}{above}:\n" + "\n".join(
         [doc, *slot, *([signature + stores] if parameters else []), factory, *getters, *methods]
     )
 
@@ -202,9 +206,10 @@ def _parameter_type(handle: Handle) -> str:
 
 def adapter_imports(handles: tuple[Handle, ...]) -> str:
     """Imports of the adapters inside `for_worker`: the handler module itself needs none of them."""
-    found = {tuple(handle.spec.adapter.split(":")) for handle in handles if handle.spec.adapter}
-    lines = [f"        from {module} import {name.partition('.')[0]}\n" for module, name in sorted(found)]
-    return "".join(lines) + ("\n" if lines else "")
+    adapters = {handle.spec.adapter.partition(":") for handle in handles if handle.spec.adapter}
+    items = {ImportName(module, name.partition(".")[0]) for module, _, name in adapters}
+    lines = import_lines(items, lambda _: True, "        ")
+    return lines + ("\n" if lines else "")
 
 
 def _getter(spec: HandleSpec) -> str:

@@ -16,6 +16,7 @@ from migration.code.tree import OverlayTree, Tree
 from migration.errors import MigrationError, Refusal
 from migration.inverse.fold import fold, stubs_of
 from migration.inverse.hunks import apply, text_bytes, text_lines
+from migration.move.base import base_refusals
 from migration.move.cut import CutOutcome, CutPlan, module_names, movings, select
 from migration.move.planned import body_hash
 from migration.move.proof import Proof, Result, prove
@@ -165,6 +166,8 @@ def _prove(
     before = read_source(recipe.source_file, original)
     shape = outline(before, recipe.source_class)
     moved, _ = movings(recipe, tree, before, shape, select(shape, recipe), module_names(recipe, before))
+    if found := base_refusals(recipe, tree, handler):
+        return found
     details = proof.proof.details
     was = OverlayTree(before_cut(recipe, tree), {recipe.source_file: original})
     proven, unproven, _ = proven_calls(recipe, before, shape, was, {one.label for one in moved})

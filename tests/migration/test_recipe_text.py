@@ -86,6 +86,7 @@ def test_every_entry_is_written():
         "import_root": "src",
         "gate_prefix": "P",
         "route": "app.native:Native",
+        "base": "app.planner:Planner",
         "budget": 7,
         "effects": (("f", "pure"),),
         "rewrites": (RewriteSpec("self.go", "self.worker.gone"),),

@@ -86,6 +86,18 @@ def test_a_handler_its_fakes_and_its_adapter_pass_the_strict_checks(handles: Pat
     assert errors(handles, cache, STRICT, HANDLER, "fakes.py", "adapter.py") == []
 
 
+def test_a_handler_with_base_and_request_passes_the_strict_checks(tmp_path: Path, cache: Path):
+    """And so does what is written by hand around it."""
+    root = tmp_path / "tree"
+    shutil.copytree(GOLDEN / "request/after", root, ignore=shutil.ignore_patterns("__pycache__"))
+    spec = AdapterSpec("PageRequest", "WorkerRequest", "Worker")
+    with_fakes_and_adapter(root, "app.parts.pages", spec, "app.worker")
+    assert errors(root, cache, STRICT, "app", "fakes.py", "adapter.py") == []
+    handler = root / "app/parts/pages.py"
+    handler.write_text(handler.read_text().replace("-> Self:", "-> PageRequest:"))
+    assert {path for path, *_ in errors(root, cache, STRICT, "app")} >= {"app/parts/pages.py"}
+
+
 def test_a_handler_has_no_error_that_its_worker_did_not_have(tmp_path: Path, cache: Path):
     """The golden case that lacks annotations: the gaps move with the code, and nothing is added to them."""
     for side in ("before", "after"):

@@ -140,6 +140,8 @@ class Recipe:
     effects: tuple[tuple[str, str], ...] = ()
     #: Attributes whose objects the gate calls once and answers from the record.
     taped: tuple[str, ...] = ()
+    #: (part, methods): parts of the gate that have flags of their own.
+    parts: tuple[tuple[str, tuple[str, ...]], ...] = ()
     #: `module:Class`, written by hand, that stubs, gates and delegates call instead of the handler; "" for none.
     route: str = ""
     #: Added lines that one pull request of the port may have, 0 for no limit.
@@ -185,6 +187,12 @@ class Recipe:
     @property
     def prefix(self) -> str:
         return self.gate_prefix or self.name.upper().replace("-", "_").replace(".", "_")
+
+    @property
+    def switches(self) -> tuple[str, ...]:
+        """The variables that switch the gate and its parts."""
+        prefixes = (self.prefix, *(f"{self.prefix}_{part}" for part, _ in self.parts))
+        return tuple(f"{prefix}_{word}" for prefix in prefixes for word in ("NATIVE", "COMPARE"))
 
     @property
     def gate_name(self) -> str:
@@ -252,6 +260,7 @@ def parse_recipe(text: str, where: str) -> Recipe:
         gate_prefix=data.get("gate", {}).get("prefix", ""),
         effects=tuple(data.get("gate", {}).get("effects", {}).items()),
         taped=tuple(data.get("gate", {}).get("taped", ())),
+        parts=tuple((part, tuple(names)) for part, names in data.get("gate", {}).get("parts", {}).items()),
         route=data.get("gate", {}).get("route", ""),
         budget=data.get("port", {}).get("budget", 0),
         rewrites=tuple(map(rewrite_spec, data.get("rewrites", ()))),

@@ -18,6 +18,7 @@ from migration.toml_lines import key_lines, line_of
 
 SCHEMA: Final = 1
 _DIGEST = re.compile("[0-9a-f]{64}")
+_PART = re.compile("[A-Z][A-Z0-9_]*")
 
 #: Table -> entry -> its type; a `?` after the name of an entry: it may be left out.
 TABLES: Final[dict[str, dict[str, type]]] = {
@@ -72,7 +73,7 @@ TABLES: Final[dict[str, dict[str, type]]] = {
     "hasattr": {"apply?": list, "attributes?": dict, "declare?": dict, "accept?": dict},
     "adapters": {"handle": str, "name": str, "file": str, "wraps": str, "members?": dict},
     "planned": {"bodies": dict},
-    "gate": {"prefix?": str, "effects?": dict, "taped?": list, "route?": str},
+    "gate": {"prefix?": str, "effects?": dict, "taped?": list, "parts?": dict, "route?": str},
     "port": {"budget?": int},
     "checklist": {"items?": list, "waivers?": list, "flag?": dict, "budget?": dict},
 }
@@ -181,10 +182,26 @@ class _Checker:
         for method, effect in data.get("gate", {}).get("effects", {}).items():
             if effect not in ("pure", "isolated") and not str(effect).startswith("skip: "):
                 self.add(f"gate.effects.{method}", "must be 'pure', 'isolated' or 'skip: <reason>'")
+        self._parts(data.get("gate", {}).get("parts", {}))
         if bool(data["source"].get("section")) == bool(data["source"].get("methods")):
             self.add("source", "either `section` (a banner) or `methods` (names) must be given")
         if data["target"].get("siblings", "worker") not in ("worker", "handler"):
             self.add("target.siblings", "must be 'worker' or 'handler'")
+
+    def _parts(self, parts: Mapping[str, Any]) -> None:
+        """Each is a list of methods, and a method is in one of them."""
+        seen: dict[str, str] = {}
+        for part, names in parts.items():
+            where = f"gate.parts.{part}"
+            if not _PART.fullmatch(part):
+                self.add(where, "must be capitals, digits and underscores: it is part of a variable's name")
+            if not names or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+                self.add(where, "must be a list of methods")
+                continue
+            for name in names:
+                if name in seen:
+                    self.add(where, f"{name} is in {seen[name]} already")
+                seen.setdefault(name, part)
 
     def _identifier(self, where: str, value: str) -> None:
         if not value.isidentifier():

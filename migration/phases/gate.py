@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from migration.code.flakes import flakes
 from migration.code.source import Source, apply_edits, read_source
@@ -66,20 +68,39 @@ def plan_gate(recipe: Recipe, tree: Tree, *, wired: bool = True) -> GatePlan | G
     if bound:
         why = "Python binds it without a decorator, and its legacy body would have another name"
         return GateRefused(recipe, tuple(Refusal("MG116", m.label, m.node.lineno, why) for m in bound))
+    named = {one.label: one.name for one in moving}
+    if unknown := _unknown(recipe, named):
+        raise MigrationError("MG401", f"slice {recipe.name}: {'; '.join(unknown)}")
     effects = {one.name: effect_of(one, recipe) for one in moving}
+    parts = {part: tuple(named[name] for name in names if name in named) for part, names in recipe.parts}
     own = {recipe.gate_name, "Gate", recipe.served[1], *(kind for kind, _ in effects.values())}
     if taken := sorted(own & names.bindings.keys()):
         return _refused(recipe, "MG106", ", ".join(taken))
     if legacy := [m.name for m in shape.methods if m.name in {LEGACY + one.name for one in moving}]:
         return _refused(recipe, "MG106", f"{', '.join(legacy)} in class {shape.name}")
     unit = indent_unit(source, moving[0].node, source.indent_of(moving[0].method.first_line).decode())
-    edits = [*gate_edits(source, recipe, moving), *module_edits(source, shape, recipe, effects, unit)]
+    edits = [*gate_edits(source, recipe, moving), *module_edits(source, shape, recipe, effects, parts, unit)]
     after = apply_edits(source.data, edits)
     if faults := _faults(recipe, source, moving, after):
         return GateRefused(recipe, tuple(Refusal("MG202", recipe.source_file, 0, fault) for fault in faults))
     changes = (FileChange(recipe.source_file, source.data, after),)
     kinds = tuple((name, kind) for name, (kind, _) in effects.items())
     return GatePlan(recipe, tuple(one.label for one in moving), kinds, changes, cut)
+
+
+def _unknown(recipe: Recipe, moved: Collection[str]) -> list[str]:
+    """Entries of `[gate]` about methods that have no gate."""
+    if recipe.partial:
+        return []
+    said = [(f"gate.effects.{name}", name) for name, _ in recipe.effects]
+    said += [(f"gate.parts.{part}", name) for part, names in recipe.parts for name in names]
+    found = []
+    for where, name in said:
+        if name not in moved:
+            near = get_close_matches(name, moved, 1)
+            hint = f", did you mean {near[0]}?" if near else ""
+            found.append(f"{where}: {name} is no method that moves{hint}")
+    return found
 
 
 def _refused(recipe: Recipe, code: str, message: str) -> GateRefused:

@@ -14,8 +14,14 @@ from migration.recipe import Recipe
 _RUNTIME = "shadow.experiment"
 
 
-def gate_object(recipe: Recipe, effects: dict[str, tuple[str, str]], unit: str, eol: str) -> str:
-    """The assignment of the gate, with the effect of every method."""
+#: What the gate is told of each method, by its name in the handler: (constructor, arguments).
+Effects = dict[str, tuple[str, str]]
+#: The names in the handler of the methods of each part.
+Parts = dict[str, tuple[str, ...]]
+
+
+def gate_object(recipe: Recipe, effects: Effects, parts: Parts, unit: str, eol: str) -> str:
+    """The assignment of the gate, with the effect of every method and its parts."""
     lines = [
         f"{recipe.gate_name} = Gate(",
         f'{unit}"{recipe.prefix}",',
@@ -26,10 +32,17 @@ def gate_object(recipe: Recipe, effects: dict[str, tuple[str, str]], unit: str, 
     lines.append(f"{unit}}},")
     if recipe.taped:
         lines.append(f"{unit}taped=({', '.join(map(repr, recipe.taped))},),")
+    if parts:
+        lines.append(f"{unit}parts={{")
+        for part, names in parts.items():
+            lines.append(f'{unit}{unit}"{part}": (')
+            lines += [f'{unit}{unit}{unit}"{name}",' for name in names]
+            lines.append(f"{unit}{unit}),")
+        lines.append(f"{unit}}},")
     return "".join(line + eol for line in (*lines, ")"))
 
 
-def gate_imports(recipe: Recipe, effects: dict[str, tuple[str, str]]) -> str:
+def gate_imports(recipe: Recipe, effects: Effects) -> str:
     """Import lines of the handler and of the gate's runtime, with LF line ends."""
     names = {"Gate", *(kind for kind, _ in effects.values())}
     items = [
@@ -55,11 +68,11 @@ def class_position(source: Source, shape: ClassOutline) -> int:
 
 
 def module_edits(
-    source: Source, shape: ClassOutline, recipe: Recipe, effects: dict[str, tuple[str, str]], unit: str
+    source: Source, shape: ClassOutline, recipe: Recipe, effects: Effects, parts: Parts, unit: str
 ) -> list[Edit]:
     eol = source.eol.decode()
     imports = gate_imports(recipe, effects).replace("\n", eol).encode()
-    body = (gate_object(recipe, effects, unit, eol) + eol + eol).encode()
+    body = (gate_object(recipe, effects, parts, unit, eol) + eol + eol).encode()
     at, before = import_position(source), class_position(source, shape)
     if at == before:
         return [Edit(at, at, imports + body)]

@@ -248,6 +248,7 @@ def _recipe(entry: Mapping[str, Any]) -> Recipe:
     fields = {
         "handles": handles,
         "effects": effects,
+        "parts": tuple((part, tuple(names)) for part, names in entry.get("parts", ())),
         "rewrites": rewrites,
         "snapshot": snapshot,
         "adapters": adapters,

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from migration.code.tree import DiskTree, OverlayTree
+from migration.errors import MigrationError
 from migration.ledger.change import FileChange
 from migration.phases.cleanup import CleanupClean, CleanupPlan, CleanupRefused, plan_cleanup
 from migration.phases.gate import GateClean, GatePlan, GateRefused, plan_gate
@@ -214,3 +215,26 @@ def test_effects_are_inferred_and_a_recipe_may_declare_them():
     assert isinstance(outcome, GatePlan)
     assert dict(outcome.effects) == {"first": "Pure", "_second": "Pure", "_third": "Skip"}
     assert b"\"_third\": Skip('asks a clock')," in outcome.changes[0].after  # type: ignore[operator]
+
+
+def test_parts_of_a_gate_stand_in_it_by_their_names_in_the_handler(tmp_path: Path):
+    recipe, root = gated("parts", tmp_path)
+    assert (root / "app/worker.py").read_bytes() == (GOLDEN / "parts/gated/app/worker.py").read_bytes()
+    before = printed("parts", GOLDEN / "parts/before")
+    for part in ("STATS", "LOADS"):
+        assert printed("parts", root, **{f"{recipe.prefix}_{part}_NATIVE": "1"}) == before
+    handler = root / "app/parts/cache.py"
+    handler.write_bytes(handler.read_bytes().replace(b"pop(uuid, 0)", b"pop(uuid, 0) * 10"))
+    assert printed("parts", root, APP_CACHE_STATS_NATIVE="1") == before
+    assert printed("parts", root, APP_CACHE_LOADS_NATIVE="1") == before.replace("3,", "30,")
+    assert printed("parts", root, APP_CACHE_NATIVE="1", APP_CACHE_LOADS_NATIVE="0") == before
+
+
+def test_entries_of_a_gate_about_methods_that_do_not_move_are_errors():
+    tree = ported(tree_of(WORKER))
+    declared = dataclasses.replace(RECIPE, effects=(("frist", "pure"),), parts=(("A", ("_second", "run")),))
+    with pytest.raises(MigrationError) as caught:
+        plan_gate(declared, tree)
+    assert caught.value.code == "MG401"
+    said = "gate.effects.frist: frist is no method that moves, did you mean first?; gate.parts.A: run is no method"
+    assert said in str(caught.value)

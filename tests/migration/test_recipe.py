@@ -77,6 +77,10 @@ def test_the_shipped_slices_are_valid():
         ("WorkerView", "PoolState", ["protocol PoolState is used twice"]),
         ("WorkerView", "CacheManager", ["target.class: also the name of a protocol"]),
         ('["pool"]', "[1]", ["attributes: must be a list of strings"]),
+        ("[target]", "[gate.parts]\nstats = ['a']\n[target]", ["gate.parts.stats: must be capitals"]),
+        ("[target]", "[gate.parts]\nSTATS = 'a'\n[target]", ["gate.parts.STATS: must be a list of methods"]),
+        ("[target]", "[gate.parts]\nSTATS = []\n[target]", ["gate.parts.STATS: must be a list of methods"]),
+        ("[target]", "[gate.parts]\nA = ['f']\nB = ['f']\n[target]", ["gate.parts.B: f is in A already"]),
         ("[source]", "[source", ["line 4"]),
     ],
 )

@@ -81,6 +81,7 @@ def test_every_entry_is_written():
         "late_bound": ("c",),
         "decorators": ("d",),
         "taped": ("e",),
+        "parts": (("STATS", ("f", "g")), ("LOADS", ("h",))),
         "siblings": "handler",
         "docstrings": True,
         "import_root": "src",

@@ -27,8 +27,7 @@ def gate(subject: Subject, item: Item) -> Seen:
 def _unwired(subject: Subject) -> Seen:
     recipe = subject.recipe
     found = []
-    flags = (f"{recipe.prefix}_NATIVE", f"{recipe.prefix}_COMPARE")
-    for word in dict.fromkeys((recipe.handler_class, recipe.served[1], recipe.gate_name, *flags)):
+    for word in dict.fromkeys((recipe.handler_class, recipe.served[1], recipe.gate_name, *recipe.switches)):
         if (node := uses(subject.worker, word)) is not None:
             message = f"{word} is used by the class's file before the gate"
             found.append(Finding("MG631", message, subject.at_worker(node), word))
@@ -117,7 +116,7 @@ def _gone(subject: Subject) -> Seen:
         for m in subject.legacy.values()
         if m.name.removeprefix(LEGACY) in {method.name for method in subject.methods}
     ]
-    words = (recipe.gate_name, f"{recipe.prefix}_NATIVE", f"{recipe.prefix}_COMPARE")
+    words = (recipe.gate_name, *recipe.switches)
     for path, data in subject.production.items():
         source = subject.source(path) if any(word.encode() in data for word in words) else None
         if source is None:

@@ -1,0 +1,1 @@
+"""Handlers cut out of Worker."""

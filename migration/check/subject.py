@@ -104,7 +104,12 @@ class Subject:
     @cached_property
     def all_methods(self) -> tuple[tuple[Part, Method], ...]:
         """The handler's methods and those that it inherits, without its wiring."""
-        inherited = [(part, method) for part in self.written for method in part.shape.methods]
+        inherited = [
+            (part, method)
+            for part in self.written
+            for method in part.shape.methods
+            if id(method.node) not in _for_checkers(part.shape)
+        ]
         return (*((self.parts[0], method) for method in self.methods), *inherited)
 
     @cached_property
@@ -196,6 +201,12 @@ class Subject:
     def source(self, path: str) -> Source | None:
         data = self.tree.read(path)
         return None if data is None else read_source(path, data)
+
+
+def _for_checkers(shape: ClassOutline) -> frozenset[int]:
+    """What a class body declares under TYPE_CHECKING: at run time there is another, or none."""
+    guarded = (n for n in shape.node.body if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test))
+    return frozenset(id(part) for node in guarded for part in node.body)
 
 
 def is_test(path: str) -> bool:

@@ -14,8 +14,11 @@ from migration.check.rules import (
     once,
     ranks,
     references,
+    signatures,
     source,
     state,
+    ties,
+    ways,
 )
 from migration.check.rules.base import Rule
 
@@ -24,10 +27,13 @@ RULES: Final[tuple[Rule, ...]] = (
     *state.RULES,
     *imports.RULES,
     *calls.RULES,
+    *ways.RULES,
     *once.RULES,
     *handles.RULES,
     *adapters.RULES,
+    *ties.RULES,
     *gates.RULES,
+    *signatures.RULES,
     *bodies.RULES,
     *ranks.RULES,
     *source.RULES,

@@ -150,7 +150,8 @@ def _last_link(before: str) -> str:
 def _small(node: FunctionNode, renamed: dict[str, str]) -> Counter[str]:
     """The things that a move by hand loses without anybody noticing."""
     found: Counter[str] = Counter()
-    for part in ast.walk(node):
+    # Decorators and defaults may stay on the stub; the body moves whole.
+    for part in (part for statement in node.body for part in ast.walk(statement)):
         if isinstance(part, ast.Call):
             name = called(part)
             for keyword in part.keywords:

@@ -100,6 +100,7 @@ CATALOGUE: Final[dict[str, Code]] = {
     "MG125": Code(
         "base class does not fit the handler", "rename what is named in it, or only annotate it there"
     ),
+    "MG126": Code("file written by hand is missing", "write it, or take it out of `[human]`"),
     "MG201": Code("result does not compile", "report it: the cut must never produce this"),
     "MG202": Code("moved body differs from the original", "list the method in `stays` and report it"),
     "MG203": Code(

@@ -156,6 +156,8 @@ class Recipe:
     types: str = ""
     #: File for strict fakes of the Protocols, "" for none.
     fakes: str = ""
+    #: Files written by hand that belong to the slice.
+    human: tuple[str, ...] = ()
     #: Only a part of the slice: what the recipe declares need not occur in it.
     partial: bool = False
 
@@ -269,6 +271,7 @@ def parse_recipe(text: str, where: str) -> Recipe:
         hasattr=_hasattr(data.get("hasattr")),
         types=target.get("types", ""),
         fakes=target.get("fakes", ""),
+        human=tuple(data.get("human", {}).get("files", ())),
     )
 
 

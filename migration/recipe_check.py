@@ -35,6 +35,7 @@ TABLES: Final[dict[str, dict[str, type]]] = {
         "planned?": dict,
         "gate?": dict,
         "port?": dict,
+        "human?": dict,
         "checklist?": dict,
     },
     "source": {
@@ -75,6 +76,7 @@ TABLES: Final[dict[str, dict[str, type]]] = {
     "planned": {"bodies": dict},
     "gate": {"prefix?": str, "effects?": dict, "taped?": list, "parts?": dict, "route?": str},
     "port": {"budget?": int},
+    "human": {"files": list},
     "checklist": {"items?": list, "waivers?": list, "flag?": dict, "budget?": dict},
 }
 
@@ -118,6 +120,7 @@ def problems(text: str, data: Mapping[str, Any]) -> Problems:
         checker.rewrites()
         checker.snapshot()
         checker.adapters()
+        checker.human()
         checker.hasattr()
     return found
 
@@ -395,6 +398,22 @@ class _Checker:
                 self._member(f"{where}.members.{member}", to)
         if target.get("fakes") in files:
             self.add("target.fakes", f"{target['fakes']} is taken")
+
+    def human(self) -> None:
+        """Files that the codemod leaves alone: none of them may be one that it writes."""
+        target = self.data["target"]
+        written = {self.data["source"]["file"], target["file"], target.get("fakes")}
+        written |= {entry["file"] for entry in self.data.get("adapters", ())}
+        seen: set[str] = set()
+        for name in self.data.get("human", {}).get("files", ()):
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts or str(path) != name or name == ".":
+                self.add("human.files", f"{name!r} must be a plain path relative to the repository")
+            elif name in written:
+                self.add("human.files", f"{name} is written by the codemod")
+            elif name in seen:
+                self.add("human.files", f"{name} is listed twice")
+            seen.add(name)
 
     def hasattr(self) -> None:
         entry = self.data.get("hasattr")

@@ -63,6 +63,7 @@ def recipe_text(recipe: Recipe, comments: Comments | None = None) -> str:
         ["[gate]", *gate] if gate else [],
         ["[gate.effects]", *_table(recipe.effects)] if recipe.effects else [],
         ["[gate.parts]", *(_list(part, names) for part, names in recipe.parts)] if recipe.parts else [],
+        ["[human]", _list("files", recipe.human)] if recipe.human else [],
         ["[port]", f"budget = {recipe.budget}"] if recipe.budget else [],
         ["[planned.bodies]", *_table(recipe.planned.items())] if recipe.planned else [],
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -87,8 +88,18 @@ def verdicts(rows: Sequence[Mapping[str, Any]]) -> None:
             line(f"  the original was restored: {row['original']}")
             for remark in row["remarks"]:
                 line(f"  beside the proof: {remark}")
+        if row["share"] is not None:
+            line(f"  {_share(row['share'])}")
         for reason in row["reasons"]:
             line(f"  MG208 {reason}")
+
+
+def _share(found: Mapping[str, Any]) -> str:
+    added = f", {found['added']} added since" if found["added"] else ""
+    text = f"{found['percent']} % of {PurePosixPath(found['file']).name} from the codemod"
+    text += f" (moved {found['moved']}, generated {found['generated']}{added})"
+    by_hand = ", ".join(f"{PurePosixPath(path).name} {count} lines" for path, count in found["by_hand"])
+    return text + (f", written by hand: {by_hand}" if by_hand else "")
 
 
 def _plan(found: CutPlan, *, written: bool) -> None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+from typing import TYPE_CHECKING
 
 from migration.cli import DONE, REFUSED, Commands
 from migration.commands.options import add_repository
+
+if TYPE_CHECKING:
+    from migration.proofs.share import Share
 
 
 def configure(commands: Commands) -> None:
@@ -27,6 +32,10 @@ def configure(commands: Commands) -> None:
         help="also require that the restored original is what git has at REV",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def _share(found: Share | None) -> dict[str, object] | None:
+    return {"percent": found.percent, **dataclasses.asdict(found)} if found is not None else None
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,6 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "reasons": reasons,
                 "original": origin,
                 "remarks": verdict.remarks if isinstance(verdict, Verified) else (),
+                "share": _share(verdict.share),
             }
         )
     if arguments.json:

@@ -50,6 +50,12 @@ class KvPlanner:
         def on(self, req: KvRequest) -> Self: ...
 """,
     ),
+    "MG126": Explanation(
+        what="The recipe lists a file under `[human]` that the repository does not have.",
+        why="It belongs to the slice, and the codemod writes everything but such files: without it the slice is not "
+        "whole, and the proof could not name it.",
+        past="Write it first: the handler, its base or its route may import it.",
+    ),
     "MG101": Explanation(
         what="The class has no banner comment with the title of the recipe's `section`, or has several.",
         why="A section is all methods between its banner and the next one. Taking a similar title instead "

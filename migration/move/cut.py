@@ -23,6 +23,7 @@ from migration.ledger.change import FileChange
 from migration.move.base import base_import, base_refusals
 from migration.move.beside import beside
 from migration.move.body import body_edits, super_calls
+from migration.move.by_hand import hashes_by_hand, missing_by_hand
 from migration.move.capabilities import CHECKABLE, capabilities, capability_texts, hidden
 from migration.move.declared import Declared, declare, mark, unmatched, unused
 from migration.move.handler_module import TYPING_CALLABLE, handler_text, import_lines, is_read
@@ -61,6 +62,8 @@ class CutPlan:
     changes: tuple[FileChange, ...]
     proof: Proof
     notes: tuple[str, ...]
+    #: (path, SHA-256) of the files written by hand.
+    human: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def plan_cut(recipe: Recipe, tree: Tree, *, wired: bool = True) -> CutOutcome:
         if wired and isinstance(outcome, CutPlan):
             after = OverlayTree(tree, {change.path: change.after for change in outcome.changes})
             names = [detail.moved_name for detail in outcome.proof.details]
-            if found := route_refusals(recipe, after, names):
+            if found := (*missing_by_hand(recipe, tree), *route_refusals(recipe, after, names)):
                 return CutRefused(recipe, found)
         return outcome
 
@@ -342,7 +345,9 @@ class _Cut:
             )
             notes = (*notes, message)
         notes = (*notes, *self._recipe_notes(found), *self._stub_notes())
-        return CutPlan(recipe, tuple(m.label for m in self.moving), found, tuple(changes), outcome, notes)
+        human = hashes_by_hand(recipe, self.tree)
+        labels = tuple(m.label for m in self.moving)
+        return CutPlan(recipe, labels, found, tuple(changes), outcome, notes, human)
 
     # Which self goes where.
 

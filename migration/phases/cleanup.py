@@ -12,6 +12,7 @@ from migration.code.tree import Tree
 from migration.errors import Refusal
 from migration.inverse.fold import stubs_of
 from migration.ledger.change import FileChange
+from migration.move.by_hand import missing_by_hand
 from migration.move.cut import CutPlan, CutRefused
 from migration.move.route import route_refusals
 from migration.phases.gate_text import gated
@@ -66,7 +67,8 @@ def plan_cleanup(recipe: Recipe, tree: Tree) -> CleanupPlan | CleanupRefused | C
     stubs = stubs_of(recipe, outline(after, recipe.source_class), names)
     callers = _callers(recipe, tree, after, stubs)
     dropped = tuple(name for name, stub in stubs.items() if stub.name not in callers)
-    if missing := route_refusals(recipe, tree, [name for name in stubs if name not in dropped]):
+    left = [name for name in stubs if name not in dropped]
+    if missing := (*missing_by_hand(recipe, tree), *route_refusals(recipe, tree, left)):
         return CleanupRefused(recipe, missing)
     final = without_delegates(recipe, worker, dropped)
     compile(final, recipe.source_file, "exec", dont_inherit=True)

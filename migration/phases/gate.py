@@ -13,6 +13,7 @@ from migration.code.structure import outline
 from migration.code.tree import Tree
 from migration.errors import MigrationError, Refusal
 from migration.ledger.change import FileChange
+from migration.move.by_hand import missing_by_hand
 from migration.move.cut import CutPlan, CutRefused, module_names, movings, select
 from migration.move.moving import Moving
 from migration.move.rewrite import indent_unit
@@ -60,7 +61,8 @@ def plan_gate(recipe: Recipe, tree: Tree, *, wired: bool = True) -> GatePlan | G
         return _refused(recipe, "MG114", "the methods are stubs already: the slice was cut in one step")
     if found := drift(recipe, tree, cut):
         return GateRefused(recipe, found)
-    if found := route_refusals(recipe, tree, [d.moved_name for d in cut.proof.details]) if wired else ():
+    moved = [d.moved_name for d in cut.proof.details]
+    if wired and (found := (*missing_by_hand(recipe, tree), *route_refusals(recipe, tree, moved))):
         return GateRefused(recipe, found)
     names = module_names(recipe, source)
     moving, _ = movings(recipe, tree, source, shape, select(shape, recipe), names)

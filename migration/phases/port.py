@@ -11,6 +11,7 @@ from migration.code.structure import Method, outline
 from migration.code.tree import Tree
 from migration.errors import Refusal
 from migration.ledger.change import FileChange
+from migration.move.by_hand import missing_by_hand
 from migration.move.cut import CutPlan, CutRefused, select
 from migration.move.inverse import STUB_COUNTED
 from migration.phases.gate_text import gated
@@ -59,6 +60,8 @@ def plan_port(recipe: Recipe, tree: Tree) -> PortPlan | PortRefused | PortClean:
         return PortRefused(
             recipe, (Refusal("MG114", recipe.source_file, 0, "the slice was cut in one step already"),)
         )
+    if missing := missing_by_hand(recipe, tree):
+        return PortRefused(recipe, missing)
     if counting := [d.name for d in whole.proof.details if STUB_COUNTED in dict(d.rewrites)]:
         why = "stacklevel counts frames, and a gate adds others than the stub"
         return PortRefused(recipe, tuple(Refusal("MG116", name, 0, why) for name in counting))

@@ -37,7 +37,7 @@ class ProofFile:
     """`phase` is cut, port, gate or cleanup. `before` and `after` are SHA-256 of the class's file, `handler`
     that of the handler module; `created` are package files that the phase added; `dropped` are delegates
     that cleanup removed, `delegates` the hunks that put them back. `generated` are the adapters and fakes as
-    they were written: (path, SHA-256)."""
+    they were written, `human` the files written by hand as they were then: (path, SHA-256)."""
 
     phase: str
     recipe: Recipe
@@ -50,6 +50,7 @@ class ProofFile:
     dropped: tuple[str, ...] = ()
     delegates: tuple[Hunk, ...] = ()
     generated: tuple[tuple[str, str], ...] = ()
+    human: tuple[tuple[str, str], ...] = ()
 
     @property
     def path(self) -> str:
@@ -85,6 +86,7 @@ def record(plan: CutPlan) -> ProofFile:
         plan.proof,
         _inverse(plan),
         generated=_generated(plan),
+        human=plan.human,
     )
 
 
@@ -104,6 +106,7 @@ def record_port(plan: PortPlan, tree: Tree) -> ProofFile:
         plan.cut.proof,
         _NO_INVERSE,
         generated=_generated(plan.cut),
+        human=plan.cut.human,
     )
 
 
@@ -122,6 +125,7 @@ def record_gate(plan: GatePlan, tree: Tree) -> ProofFile:
         plan.cut.proof,
         _NO_INVERSE,
         generated=_generated(plan.cut),
+        human=plan.cut.human,
     )
 
 
@@ -142,6 +146,7 @@ def record_cleanup(plan: CleanupPlan, tree: Tree) -> ProofFile:
         plan.dropped,
         difference(text_lines(worker.after), text_lines(cut)),
         _generated(plan.cut),
+        plan.cut.human,
     )
 
 
@@ -228,6 +233,7 @@ def loads(data: bytes, where: str) -> ProofFile:
             tuple(body["dropped"]),
             tuple(map(_hunk, body["delegates"])),
             tuple((path, known) for path, known in body.get("generated", ())),
+            tuple((path, known) for path, known in body.get("human", ())),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise MigrationError("MG110", f"{where}: not a proof file: {error!r}") from error

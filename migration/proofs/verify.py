@@ -25,24 +25,27 @@ from migration.phases.cleanup import without_delegates
 from migration.phases.gate import GatePlan, GateRefused, plan_gate
 from migration.phases.state import before_cut, cut_anew, drift, ungated
 from migration.proofs.record import ProofFile, digest
+from migration.proofs.share import Share, share
 
 
 @dataclass(frozen=True)
 class Verified:
     """The proof holds; `original` are the bytes of the class's file before the cut, `remarks` say which
-    fakes are not as they were written."""
+    fakes, and files written by hand, are not as they were."""
 
     proof: ProofFile
     original: bytes
+    share: Share
     remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Broken:
-    """The tree is not what was proved, and why."""
+    """The tree is not what was proved, and why; `share` where the legacy bodies are still there to tell."""
 
     proof: ProofFile
     reasons: tuple[str, ...]
+    share: Share | None = None
 
 
 Verdict = Verified | Broken
@@ -81,17 +84,33 @@ def _verify(tree: Tree, proof: ProofFile) -> Verdict:
         )
         if digest(data) != known
     ]
-    adapters, fakes = _beside(tree, proof)
-    if edited or adapters:
+    wrong, remarks = _beside(tree, proof)
+    if edited or wrong:
         own = _edits(tree, proof) if edited else []
-        return Broken(proof, (*(f"{path} was edited after the proof" for path in edited), *adapters, *own))
+        reasons = (*(f"{path} was edited after the proof" for path in edited), *wrong, *own)
+        return Broken(proof, reasons, _share_of_edited(tree, proof, worker))
     verdict = _verify_pair(tree, proof, worker, handler)
-    return dataclasses.replace(verdict, remarks=fakes) if isinstance(verdict, Verified) else verdict
+    return dataclasses.replace(verdict, remarks=remarks) if isinstance(verdict, Verified) else verdict
+
+
+def _share_of_edited(tree: Tree, proof: ProofFile, worker: bytes) -> Share | None:
+    """With the legacy bodies in the class the handler can be written again, whatever became of it."""
+    if proof.phase not in ("port", "gate") or digest(worker) != proof.after:
+        return None
+    cut = cut_anew(proof.recipe, tree, ungated(proof.recipe, read_source(proof.recipe.source_file, worker)))
+    return share(tree, proof, _handler_of(cut)) if isinstance(cut, CutPlan) else None
+
+
+def _handler_of(cut: CutPlan) -> bytes:
+    found = next(change.after for change in cut.changes if change.path == cut.recipe.target_file)
+    assert found is not None
+    return found
 
 
 def _beside(tree: Tree, proof: ProofFile) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(what is wrong with an adapter, with a fake). Calls of the moved code go through an adapter, so its
-    bytes are part of what was reviewed; a fake serves tests, which are free to change it."""
+    """(what is wrong, what only is to be known). Calls of the moved code go through an adapter, so its bytes
+    are part of what was reviewed; a fake serves tests, which are free to change it, and what was written by
+    hand is for editing."""
     found: dict[bool, list[str]] = {True: [], False: []}
     for path, known in proof.generated:
         data = tree.read(path)
@@ -99,6 +118,12 @@ def _beside(tree: Tree, proof: ProofFile) -> tuple[tuple[str, ...], tuple[str, .
             found[path == proof.recipe.fakes].append(f"{path} is missing")
         elif digest(data) != known:
             found[path == proof.recipe.fakes].append(f"{path} was edited after the proof")
+    for path, known in proof.human:
+        data = tree.read(path)
+        if data is None:
+            found[False].append(f"{path} is missing")
+        elif digest(data) != known:
+            found[True].append(f"{path}, written by hand, was edited after the proof")
     return tuple(found[False]), tuple(found[True])
 
 
@@ -113,22 +138,23 @@ def _verify_pair(tree: Tree, proof: ProofFile, worker: bytes, handler: bytes) ->
         return Broken(proof, ("more than delegates is gone",))
     folded = fold(recipe, whole, handler, proof.names, proof.inverse)
     original = folded.worker
+    written = handler  # of a cut nothing else has the digest that was recorded
     if proof.phase == "cleanup":
         again = plan_gate(recipe, OverlayTree(tree, {recipe.source_file: original}), wired=False)
-        gated = again.changes[0].after if isinstance(again, GatePlan) else None
-        original = gated or b""
+        original = (again.changes[0].after or b"") if isinstance(again, GatePlan) else b""
+        written = _handler_of(again.cut) if isinstance(again, GatePlan) else b""
     if digest(original) != proof.before:
         return Broken(proof, ("the original cannot be restored: the proof file was edited", *folded.lost))
     found = _prove(tree, proof, folded.worker, whole, handler)
     if isinstance(found, tuple):
         return Broken(proof, _shown(found))
-    return _judged(proof, found, original)
+    return _judged(tree, proof, found, original, written)
 
 
-def _judged(proof: ProofFile, again: Proof, original: bytes) -> Verdict:
+def _judged(tree: Tree, proof: ProofFile, again: Proof, original: bytes, written: bytes) -> Verdict:
     if again != proof.proof:
         return Broken(proof, ("the proof file states something else than what is proved now",))
-    return Verified(proof, original)
+    return Verified(proof, original, share(tree, proof, written))
 
 
 def _verify_wiring(tree: Tree, proof: ProofFile, worker: bytes) -> Verdict:
@@ -152,7 +178,9 @@ def _verify_wiring(tree: Tree, proof: ProofFile, worker: bytes) -> Verdict:
         if not isinstance(cut, CutPlan):
             return Broken(proof, ("the methods of the class cannot be cut any more",))
         reasons += [f"{r.where} of the handler is not the legacy method" for r in drift(recipe, tree, cut)]
-    return Broken(proof, tuple(reasons)) if reasons else _judged(proof, cut.proof, original)
+    if reasons:
+        return Broken(proof, tuple(reasons))
+    return _judged(tree, proof, cut.proof, original, _handler_of(cut))
 
 
 def _shown(refusals: Sequence[Refusal]) -> tuple[str, ...]:

@@ -47,7 +47,9 @@ def edited(tree: Tree, path: str, old: bytes, new: bytes) -> OverlayTree:
 @pytest.mark.parametrize("case", CASES)
 def test_a_landed_cut_verifies_and_its_original_is_restored(case: str):
     tree, proof, original = landed(case)
-    assert verify(tree, [proof]) == (Verified(proof, original),)
+    (verdict,) = verify(tree, [proof])
+    assert isinstance(verdict, Verified) and (verdict.original, verdict.remarks) == (original, ())
+    assert verdict.share.percent == 100 and verdict.share.added == 0
 
 
 @pytest.mark.parametrize("case", CASES)

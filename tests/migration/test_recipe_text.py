@@ -88,6 +88,7 @@ def test_every_entry_is_written():
         "gate_prefix": "P",
         "route": "app.native:Native",
         "base": "app.planner:Planner",
+        "human": ("app/native.py", "docs/cache.md"),
         "budget": 7,
         "effects": (("f", "pure"),),
         "rewrites": (RewriteSpec("self.go", "self.worker.gone"),),

@@ -32,6 +32,7 @@ def test_a_verdict_keeps_what_the_files_are_called(
         "declared": [("self.a[b]", "self._pool.a", 1)],
         "original": "it is app/[old]/worker.py at [HEAD]",
         "remarks": ["tests/[fakes].py was edited"],
+        "share": None,
         "reasons": [] if holds else ["app/[old]/worker.py was edited after the proof"],
     }
     render.verdicts([row])

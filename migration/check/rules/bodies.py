@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 from collections import Counter
 from collections.abc import Iterable
 
@@ -66,7 +67,7 @@ def _ported_anew(subject: Subject) -> Seen:
     assert wanted is not None
     ours = Source(recipe.target_file, wanted)
     fresh = {method.name: method for method in outline(ours, recipe.handler_class).methods}
-    found = []
+    found: list[Finding] = []
     compared = [detail.moved_name for detail in whole.proof.details]
     for name in compared:
         if name not in there:
@@ -74,7 +75,9 @@ def _ported_anew(subject: Subject) -> Seen:
             place = subject.at_worker(legacy.node) if legacy else subject.at(subject.handler_shape.node)
             found.append(Finding("MG632", f"{name} is not in the handler", place, name))
         elif ast.dump(there[name].node) != ast.dump(fresh[name].node):
-            mended = _carried_over(subject, there[name], ours, fresh[name])
+            # An edited body may need another import, or another member of a Protocol: once is enough.
+            head = [] if any(one.fix for one in found) else _head_edits(subject, ours, list(fresh.values()))
+            mended = _carried_over(subject, there[name], ours, fresh[name], head)
             message = f"{name} is not what a port of the class would write now"
             found.append(Finding("MG632", message, subject.at(there[name].node), name, mended))
     evidence = (subject.at(subject.handler_shape.node),)
@@ -99,12 +102,29 @@ def _before(subject: Subject) -> Source:
     return Source(subject.recipe.source_file, subject.before_gate)
 
 
-def _carried_over(subject: Subject, old: Method, ours: Source, new: Method) -> Fix:
+def _carried_over(subject: Subject, old: Method, ours: Source, new: Method, head: list[Edit]) -> Fix:
     """The handler's method replaced by the one that a port writes: the edit of the class carried over."""
     source = subject.handler
     start, end = source.offset(old.block_start), source.offset(old.block_end + 1)
     text = ours.data[ours.offset(new.block_start) : ours.offset(new.block_end + 1)]
-    return fix(f"carry the edit of {old.name} over to the handler", source, [Edit(start, end, text)])
+    return fix(f"carry the edit of {old.name} over to the handler", source, [*head, Edit(start, end, text)])
+
+
+def _head_edits(subject: Subject, ours: Source, methods: list[Method]) -> list[Edit]:
+    """What differs in front of the first moved method: imports, Protocols, the wiring of the handles."""
+    names = {method.name for method in subject.methods}
+    ends = (
+        min((method.block_start for method in shape if method.name in names), default=1)
+        for shape in (subject.handler_shape.methods, methods)
+    )
+    old, new = (source.lines[: end - 1] for source, end in zip((subject.handler, ours), ends, strict=True))
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    offset = subject.handler.offset
+    return [
+        Edit(offset(start + 1), offset(end + 1), b"".join(new[first:last]))
+        for kind, start, end, first, last in matcher.get_opcodes()
+        if kind != "equal"
+    ]
 
 
 def clauses(subject: Subject, item: Item) -> Seen:

@@ -85,6 +85,24 @@ def test_a_fix_mends_the_finding(mutant: Mutant):
     assert not left
 
 
+def test_an_edit_that_is_carried_over_brings_its_import_and_its_protocol_member():
+    body = "\t\tself.held.update(uuids)\n"
+    files = edited(tree("gate"), WORKER, body, "\t\tself.held = NodeStats(self.stream, self.fresh)\n")
+    (finding,) = [one for one in report(files, "gate").findings if one.code == "MG632"]
+    assert finding.fix is not None
+    after = files[HANDLER].decode().splitlines(keepends=True)
+    for one in sorted(finding.fix.replacements, key=lambda r: r.line, reverse=True):
+        assert one.column == one.end_column == 1
+        after[one.line - 1 : one.end_line - 1] = one.text.splitlines(keepends=True)
+    mended = {**files, HANDLER: "".join(after).encode()}
+    assert (
+        b"import DualKVCacheCoordinator, NodeStats" in mended[HANDLER]
+        and b"def fresh(self)" in mended[HANDLER]
+    )
+    left = report(mended, "gate").findings
+    assert {one.code for one in left} <= {"MG625", "MG645"}  # what the edit itself has done
+
+
 def test_lines_over_the_budget_of_the_phase_are_a_finding():
     small = Changed("main", 120, 30, (HANDLER,))
     assert not report(tree("gate"), "gate", changed=small).findings

@@ -16,6 +16,7 @@ from migration.move.by_hand import missing_by_hand
 from migration.move.cut import CutPlan, CutRefused
 from migration.move.route import route_refusals
 from migration.phases.gate_text import gated
+from migration.phases.hand_written import worker_mentions, written_around
 from migration.phases.state import cut_anew, drift, read_worker, ungated
 from migration.recipe import Recipe
 
@@ -109,8 +110,13 @@ def _callers(recipe: Recipe, tree: Tree, worker: Source, stubs: Mapping[str, Met
     words = b"|".join(re.escape(word).encode() for word in sorted(spellings))
     mention = re.compile(rb"\b(?:" + words + rb")\b")
     inside = [range(stub.block_start, stub.block_end + 1) for stub in stubs.values()]
+    around = written_around(recipe, tree)
     for path in tree.python_files():
         data = worker.data if path == recipe.source_file else tree.read(path) or b""
+        if path in around:
+            for word, number in worker_mentions(data, recipe, spellings):
+                found.setdefault(spellings[word], f"{path}:{number}")
+            continue
         if path == recipe.target_file:
             mention_here = _through_handles(recipe, words)
         else:

@@ -185,15 +185,13 @@ def test_no_route_in_the_repository_is_refused():
 
 def test_after_the_gate_only_what_is_still_called_must_be_there():
     _, gated, _ = in_phases(ROUTED, tree_of(WORKER.replace(b"room", b"_room"), **_private()))
-    left = {
-        **FILES,
-        "app__native": _private()["app__native"].replace("    def _room(self):\n", "    def old(self):\n"),
-    }
-    clean = plan_cleanup(ROUTED, OverlayTree(gated, {"app/native.py": left["app__native"].encode()}))
-    assert isinstance(clean, CleanupRefused)  # its text still speaks of _room: the delegate is kept
-    silent = left["app__native"].replace("._room()", ".admit()")
-    clean = plan_cleanup(ROUTED, OverlayTree(gated, {"app/native.py": silent.encode()}))
+    left = _private()["app__native"].replace("    def _room(self):\n", "    def old(self):\n")
+    clean = plan_cleanup(ROUTED, OverlayTree(gated, {"app/native.py": left.encode()}))
     assert isinstance(clean, CleanupPlan) and clean.dropped == ("_room",)
+    calls = left.replace("self.handler._room", "self.worker._room")
+    clean = plan_cleanup(ROUTED, OverlayTree(gated, {"app/native.py": calls.encode()}))
+    assert isinstance(clean, CleanupRefused)  # the delegate stays, and calls what is not there
+    assert [(r.code, r.where) for r in clean.refusals] == [("MG124", "Native._room")]
 
 
 def _private() -> dict[str, str]:

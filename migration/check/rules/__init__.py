@@ -38,7 +38,3 @@ RULES: Final[tuple[Rule, ...]] = (
     *ranks.RULES,
     *source.RULES,
 )
-
-
-def rule_called(name: str) -> Rule:
-    return next(rule for rule in RULES if rule.name == name)

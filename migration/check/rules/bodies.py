@@ -13,7 +13,6 @@ from migration.check.rules.calls import called
 from migration.check.subject import Subject
 from migration.code.source import Edit, Source
 from migration.code.structure import ClassOutline, FunctionNode, Method, outline
-from migration.errors import MigrationError
 from migration.inverse.fold import stubs_of
 from migration.move.cut import CutPlan, CutRefused
 from migration.move.moving import moved_name
@@ -50,10 +49,12 @@ def _proved(subject: Subject) -> Seen:
 def _ported_anew(subject: Subject) -> Seen:
     recipe, tree = subject.recipe, subject.tree
     there = {method.name: method for method in subject.methods}
-    labels = _labels(subject, there)
     whole = cut_anew(recipe, tree, subject.before_gate)
-    if isinstance(whole, CutPlan) and {d.moved_name for d in whole.proof.details} - there.keys() and labels:
-        whole = cut_anew(part_of(recipe, labels), tree, subject.before_gate)
+    if subject.phase == "port" and isinstance(whole, CutPlan):
+        # A port may come in parts: what is not there yet has not drifted.
+        names = {detail.moved_name for detail in whole.proof.details}
+        if (labels := _labels(subject, there)) and names - there.keys():
+            whole = cut_anew(part_of(recipe, labels), tree, subject.before_gate)
     if not isinstance(whole, CutPlan):
         place = subject.at(subject.handler_shape.node)
         refusals = whole.refusals if isinstance(whole, CutRefused) else ()
@@ -129,10 +130,7 @@ def _head_edits(subject: Subject, ours: Source, methods: list[Method]) -> list[E
 
 def clauses(subject: Subject, item: Item) -> Seen:
     """Keyword arguments, except and finally clauses and asserts of each moved body, as the original has them."""
-    try:
-        shape = outline(_before(subject), subject.recipe.source_class)
-    except MigrationError as error:
-        return Seen((), 0, (), f"the original cannot be read: {error}")
+    shape = outline(_before(subject), subject.recipe.source_class)
     originals = _originals(subject, shape)
     renamed = {links(r.after)[-1]: _last_link(r.before) for r in subject.recipe.rewrites}
     found = []

@@ -199,18 +199,17 @@ def presence_test(subject: Subject, item: Item) -> Seen:
     evidence: list[Place] = []
     replaced = {rewrite.before: rewrite.after for rewrite in subject.recipe.rewrites}
     for symbol, access in _mentions(subject):
-        looked += access.kind == "ask"
+        looked += 1
         if access.name in names and access.kind == "ask":
             message = f"{_shown(access)} asks whether it is there"
             mended = _as_declared(subject, access, replaced)
             found.append(Finding("MG617", message, subject.at(access.node), symbol, mended))
         if handle and any(way[:1] == (handle_root(handle),) for way in (*access.owner, *access.ways)):
-            looked += 1
             evidence = evidence or [subject.at(access.node)]
     if handle and not evidence:
         return Seen(tuple(found), 0, (), f"the handler never uses the handle {handle}")
-    note = f"{many(looked, 'use')}, no presence test of {', '.join(names)}"
-    return Seen(tuple(found), max(looked, 1), tuple(evidence) or _class_line(subject), note)
+    note = f"{many(looked, 'attribute use')}, no presence test of {', '.join(names)}"
+    return Seen(tuple(found), looked, tuple(evidence) or _class_line(subject), note)
 
 
 def _as_declared(subject: Subject, access: Access, replaced: dict[str, str]) -> Fix | None:

@@ -616,6 +616,55 @@ MUTANTS = (
         "if hasattr(",
         fixed=True,
     ),
+    Mutant(
+        "MG614", "port", HANDLER, EVICT, EVICT + "        global LAST\n        LAST = uuids\n", "global LAST"
+    ),
+    Mutant(
+        "MG631",
+        "gate",
+        WORKER,
+        T * 2 + "if _KV_GATE.on:\n" + T * 3 + 'return _KV_GATE.run(self, "_evict"',
+        T * 2 + "if _KV_GATE.on and uuids:\n" + T * 3 + 'return _KV_GATE.run(self, "_evict"',
+        "def _evict",
+    ),
+    Mutant(
+        "MG631",
+        "gate",
+        WORKER,
+        'return _KV_GATE.run(self, "_evict"',
+        'return _KV_GATE.run(self, "_load"',
+        "def _evict",
+    ),
+    Mutant(
+        "MG631",
+        "gate",
+        WORKER,
+        "return self._legacy__evict(uuids)",
+        "return self._legacy__load(uuids)",
+        "def _evict",
+    ),
+    Mutant(
+        "MG631", "gate", HANDLER, "    def _evict(self", "    def _drop(self", "def _legacy__evict", WORKER
+    ),
+    Mutant(
+        "MG632", "gate", HANDLER, "    def _evict(self", "    def _drop(self", "def _legacy__evict", WORKER
+    ),
+    Mutant(
+        "MG615",
+        "port",
+        HANDLER,
+        "from app.pools import DualKV",
+        "from app.poolz import DualKV",
+        "from app.poolz",
+    ),
+    Mutant(
+        "MG612",
+        "gate",
+        HANDLER,
+        "        host_kv_eviction_watermark = self._config.total_pages * self._config.watermark_percent // 100\n",
+        "        host_kv_eviction_watermark: int = self._state.world_size\n",
+        "host_kv_eviction_watermark: int",
+    ),
     # One of each, and what has to follow.
     Mutant(
         "MG625",

@@ -13,8 +13,9 @@ from migration.code.source import read_source
 from migration.explanations import explanations
 from migration.recipe_checklist import PHASES
 
+from ..support import DictTree
 from .mutants import MUTANTS, NEW, Mutant
-from .support import HANDLER, TEXT, WORKER, edited, report, tree
+from .support import HANDLER, RECIPE, TEXT, TODAY, WORKER, edited, report, tree
 
 #: Rules whose mutants are not edits of a file: dates, revisions.
 ELSEWHERE = {"MG630", "MG636"}
@@ -101,6 +102,84 @@ def test_an_edit_that_is_carried_over_brings_its_import_and_its_protocol_member(
     )
     left = report(mended, "gate").findings
     assert {one.code for one in left} <= {"MG625", "MG645"}  # what the edit itself has done
+
+
+CONSTRUCTOR = TEXT[
+    TEXT.index('[[checklist.items]]\ntitle = "Constructor') : TEXT.index(
+        '[[checklist.items]]\ntitle = "Primary'
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "        parallel: Parallel,\n",
+            "        parallel: Parallel,\n        extra: Any,\n",
+            "extra is no handle",
+        ),
+        (
+            "        parallel: Parallel,\n        state: KvState,\n",
+            "        state: KvState,\n        parallel: Parallel,\n",
+            "the order is",
+        ),
+        ("        self,\n        *,\n", "        self,\n        more,\n        *,\n", "not keyword-only"),
+        ("        state: KvState,\n", "        state: KvState = None,\n", "a handle has a default"),
+    ],
+)
+def test_without_a_signature_the_constructor_is_the_recipes(old: str, new: str, said: str):
+    text = TEXT.replace(CONSTRUCTOR, "")
+    assert text != TEXT and not report(tree("port"), "port", text=text).findings
+    found = report(edited(tree("port"), HANDLER, old, new), "port", text=text).findings
+    assert any(one.code == "MG621" and said in one.message for one in found)
+
+
+def test_a_cleaned_up_slice_without_its_proof_is_a_finding():
+    from migration.check.reading import Ready, read_subject
+    from migration.check.run import check
+    from migration.recipe_checklist import parse_checklist
+
+    ready = read_subject(RECIPE, parse_checklist(TEXT, "x"), DictTree(tree("cleanup")), TODAY)
+    assert isinstance(ready, Ready)
+    assert [one.code for one in check(ready.subject, "").findings] == ["MG632"]
+
+
+def test_a_port_in_parts_is_compared_part_by_part():
+    """A method that is not there yet is no drift; one that is there is compared."""
+    text = tree("port")[HANDLER].decode()
+    start, end = text.index("    def _evict("), text.index("    def _load(")
+    part = {**tree("port"), HANDLER: (text[:start] + text[end:]).encode()}
+    assert "MG632" not in {one.code for one in report(part, "port").findings}
+    broken = edited(
+        part, HANDLER, "        return gathered\n        dist", "        return None\n        dist"
+    )
+    assert "MG632" in {one.code for one in report(broken, "port").findings}
+
+
+def test_a_watermark_may_come_as_a_function_of_the_snapshot_or_as_a_field_of_a_plan():
+    line = "        host_kv_eviction_watermark = self._config.total_pages * self._config.watermark_percent // 100\n"
+    start = edited(
+        tree("port"),
+        HANDLER,
+        line + "        return used > host_kv_eviction_watermark\n",
+        "        return used > host_kv_eviction_watermark(self._config)\n",
+    )
+    function = (
+        "\n\ndef host_kv_eviction_watermark(config: KvConfig) -> int:\n    return config.total_pages // 10\n"
+    )
+    good = {**start, HANDLER: start[HANDLER] + function.encode()}
+    assert "MG612" not in {one.code for one in report(good, "port").findings}
+    bad = {**start, HANDLER: start[HANDLER] + function.replace("config.total_pages // 10", "10").encode()}
+    assert "MG612" in {one.code for one in report(bad, "port").findings}
+    given = edited(
+        tree("port"),
+        HANDLER,
+        line,
+        "        plan = dict(host_kv_eviction_watermark=self._config.total_pages)\n",
+    )
+    given = edited(given, HANDLER, "used > host_kv_eviction_watermark", "used > plan")
+    assert "MG612" not in {one.code for one in report(given, "port").findings}
 
 
 def test_lines_over_the_budget_of_the_phase_are_a_finding():

@@ -662,7 +662,7 @@ class BatchGenWorker:
 			self.global_batch.update_status(uuid, SequenceStatus.ON_HOLD)
 			self.counters["holds"] += 1
 
-	def _put_sequences_on_hold(self, uuids: Sequence[str]):
+	def _put_sequences_on_hold(self, uuids: Sequence[str]) -> None:
 		"""Collective form, for leaving the decode phase early: sync metadata first, free what has pages, barrier.
 
 		Keeps `had_initial_gpu_reservation`: a sequence that comes back gets the extension buffer.
@@ -1428,7 +1428,7 @@ class BatchGenWorker:
 					break
 		return rounds
 
-	def _execute_kv_migrations_parallel(self, operations: Sequence[Tuple[str, int, int]]):
+	def _execute_kv_migrations_parallel(self, operations: Sequence[Tuple[str, int, int]]) -> None:
 		"""Run the moves round by round, all ranks in step (collective)."""
 		group = self._get_or_create_gloo_group()
 		dist.barrier(group=group)
@@ -1438,7 +1438,7 @@ class BatchGenWorker:
 					self._execute_single_kv_migration(uuid, from_rank, to_rank)
 			dist.barrier(group=group)
 
-	def _execute_single_kv_migration(self, uuid: str, from_rank: int, to_rank: int):
+	def _execute_single_kv_migration(self, uuid: str, from_rank: int, to_rank: int) -> None:
 		"""Move one sequence with its host KV, tokens and logprobs; runs on these two ranks only (point to point).
 
 		The header goes first and says which tensors follow and how long they are; both sides then walk the same list.
@@ -1454,7 +1454,7 @@ class BatchGenWorker:
 		view = self.core_engine.host_paged_kv_worker_view
 		view_aux = getattr(self.core_engine, "host_paged_kv_worker_view_aux", None)
 
-		def transfer(tensor: torch.Tensor):
+		def transfer(tensor: torch.Tensor) -> None:
 			if tensor.numel() == 0:
 				return
 			if self.rank == from_rank:
@@ -1512,7 +1512,7 @@ class BatchGenWorker:
 			self._release_local_sequence(uuid)
 		else:
 			view.write_sequence_kv_from_cpu(global_id, k, v)
-			if k_aux is not None:
+			if view_aux is not None:
 				view_aux.write_sequence_kv_from_cpu(global_id, k_aux, None)
 			logprobs, seq._rep_last_token, seq._rep_count = pickle.loads(bytes(payload.tolist()))
 			self._register_migrated_sequence(seq, input_ids, decoded_tokens, logprobs)
@@ -2143,7 +2143,7 @@ class BatchGenWorker:
 		dist.all_reduce(flags, op=dist.ReduceOp.MIN)
 		return [self._global_to_uuid[global_idx] for global_idx, flag in zip(known, flags.tolist()) if flag]
 
-	def _sync_sequence_metadata(self, uuids: Sequence[str]):
+	def _sync_sequence_metadata(self, uuids: Sequence[str]) -> None:
 		"""Owners publish the fields that only they advance; all ranks take them over (collective)."""
 		mine = {
 			uuid: self._owned_metadata(self.global_batch.get_sequence(uuid))
@@ -2161,7 +2161,7 @@ class BatchGenWorker:
 	def _owned_metadata(self, seq: SequenceEntry) -> Dict[str, Any]:
 		return {name: getattr(seq, name) for name in self._REPLICATED_FIELDS}
 
-	def _absorb_metadata(self, seq: SequenceEntry, metadata: Dict[str, Any]):
+	def _absorb_metadata(self, seq: SequenceEntry, metadata: Dict[str, Any]) -> None:
 		for name in self._REPLICATED_FIELDS:
 			setattr(seq, name, metadata[name])
 
@@ -2347,7 +2347,7 @@ class BatchGenWorker:
 		self._rebuild_page_table_for_batch(batch)
 		return decode_uuids, batch
 
-	def _check_boundary_desync(self, decode_uuids: Sequence[str]):
+	def _check_boundary_desync(self, decode_uuids: Sequence[str]) -> None:
 		"""All ranks must enter a boundary with the same sequences (BATCHGEN_CB_LOG=DEBUG on every rank; collective)."""
 		views: List[Any] = [None] * self.world_size
 		dist.all_gather_object(views, list(decode_uuids))
@@ -2635,7 +2635,7 @@ class BatchGenWorker:
 		logger.debug("decode rows per rank at %s: %s", reason, rank_counts)
 		self._capture_cuda_graph_for_batch()
 
-	def _ensure_cuda_graph_adapter(self):
+	def _ensure_cuda_graph_adapter(self) -> None:
 		"""Adapter and static buffers of this decode phase; rebuilt when the model object or the pool changed."""
 		if self.args.disable_cuda_graphs:
 			return
@@ -2652,7 +2652,7 @@ class BatchGenWorker:
 		if self._cuda_graph_manager is None:
 			self._cuda_graph_manager = StaticGraphManager()
 
-	def _capture_cuda_graph_for_batch(self):
+	def _capture_cuda_graph_for_batch(self) -> None:
 		"""Capture the bucket of the widest rank, once per pool; outside of the step, and not timed by the watchdog."""
 		adapter = getattr(self, "_cuda_graph_adapter", None)
 		manager = self._get_cuda_graph_gpu_manager()
@@ -2667,7 +2667,7 @@ class BatchGenWorker:
 				self._cuda_graph_manager.capture(adapter, bucket, manager)
 			self.counters["graph_captures"] += 1
 
-	def _release_cuda_graphs(self):
+	def _release_cuda_graphs(self) -> None:
 		"""Captured buckets name the storage of the pool that is about to go; drop them and the model reference."""
 		if self._cuda_graph_manager is not None:
 			self._cuda_graph_manager.release()
@@ -2870,7 +2870,9 @@ class BatchGenWorker:
 		self.counters["graph_steps"] += 1
 		return outputs["logits"][: batch_state.local_bsz].unsqueeze(1)
 
-	def _decode_compare_graph(self, batch_state: BatchState, inputs, outputs):
+	def _decode_compare_graph(
+		self, batch_state: BatchState, inputs: Dict[str, torch.Tensor], outputs: Dict[str, torch.Tensor]
+	) -> None:
 		"""Eager run on the replayed inputs beside the replay; says where they differ and changes nothing."""
 		reference = self._cuda_graph_adapter.run_eager_reference(batch_state, inputs)
 		rows = batch_state.local_bsz

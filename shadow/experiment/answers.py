@@ -216,12 +216,17 @@ class Answers:
         self._compare_bindings(differ, where)
         differ.compare(op.args, args, f"{where} {label}")
         differ.compare(op.kwargs, kwargs, f"{where} {label}")
+        copies = [self.thaw(self.stage.snapshot.copy(change.live)) for change in op.changes]
+        for change, copy in zip(op.changes, copies, strict=True):
+            differ.compare(change.before, copy, change.where)
         if differ.differences:
             self.parted += differ.differences
             self.stop("parted from the control's calls")
         self.next += 1
         if op.after is not None:
             Transplant(self._thaw, self.stage.snapshot, op.originals).apply((args, kwargs), op.after)
+        for change, copy in zip(op.changes, copies, strict=True):
+            Transplant(self._thaw, self.stage.snapshot, change.originals).apply(copy, change.after)
         if isinstance(op.outcome, Raised):
             raise exception_copy(op.outcome.error)
         if op.alias is not None:

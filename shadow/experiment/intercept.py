@@ -43,12 +43,19 @@ class Watcher(Protocol):
 class Call:
     """What is called. `receives`: its first argument is the object that it belongs to."""
 
-    __slots__ = ("fenced", "label", "original", "receives")
+    __slots__ = ("fenced", "is_property", "label", "original", "receives")
 
     def __init__(
-        self, label: str, original: Callable[..., Any], *, receives: bool, fenced: str | None
+        self,
+        label: str,
+        original: Callable[..., Any],
+        *,
+        receives: bool,
+        fenced: str | None,
+        is_property: bool = False,
     ) -> None:
         self.label, self.original, self.receives = label, original, receives
+        self.is_property = is_property
         #: Why it must not run twice, where it belongs to objects that are copied.
         self.fenced = fenced
 
@@ -119,7 +126,7 @@ def _install(owner: type, name: str, value: Any, fenced: str | None) -> bool:
     if isinstance(value, property):
         if value.fget is None:
             return False
-        call = Call(label, value.fget, receives=True, fenced=fenced)
+        call = Call(label, value.fget, receives=True, fenced=fenced, is_property=True)
         made = property(_wrapper(call, value.fget), value.fset, value.fdel, value.__doc__)
     elif isinstance(value, staticmethod):
         call = Call(label, value.__func__, receives=False, fenced=fenced)

@@ -13,6 +13,7 @@ from typing import Any
 from shadow.experiment.copies import Ref
 from shadow.experiment.differ import Differ
 from shadow.experiment.intercept import Call
+from shadow.experiment.live_data import Change, LiveData
 from shadow.experiment.outcome import Outcome, Raised, Returned
 from shadow.experiment.snapshot import Policy, Snapshot
 from shadow.experiment.storage import MISSING, stored
@@ -31,6 +32,9 @@ class Op:
     #: Copies of args and kwargs after the call, where the call changed them, and whose copies they are.
     after: tuple[tuple[Any, ...], dict[str, Any]] | None = None
     originals: dict[int, Any] = field(default_factory=dict)
+    #: What it changed of containers that earlier properties handed out.
+    changes: list[Change] = field(default_factory=list)
+    is_property: bool = False
     #: Which argument the result is, or None.
     alias: int | None = None
     #: The live result, to be looked at again when the control is done.
@@ -63,6 +67,7 @@ class Recorder:
         self.depth = 0
         self.snapshot = snapshot
         self._policy, self._keep, self._met = policy, keep, met
+        self._handed = LiveData(self._fresh)
         #: (object, attribute) that the control bound itself, between calls.
         self.written: dict[tuple[int, str], Any] = {}
         self._watched: dict[int, Any] = {}
@@ -134,8 +139,9 @@ class Recorder:
         if call.receives and args and self.snapshot.is_ref(args[0]):
             receiver, args = args[0], args[1:]
         fresh = self._fresh()
-        op = Op(call.label, receiver, fresh.take(args), fresh.take(kwargs))
+        op = Op(call.label, receiver, fresh.take(args), fresh.take(kwargs), is_property=call.is_property)
         self.ops.append(op)
+        self._handed.call_begins()
         return op
 
     def finish(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], outcome: Outcome) -> None:
@@ -148,10 +154,13 @@ class Recorder:
         if check.differences:
             op.after = after
             op.originals = {id(copy): real for real, copy in fresh.pairs()}
+        op.changes = self._handed.call_ended()
         if isinstance(outcome, Raised):
             op.outcome = Raised(exception_copy(outcome.error))
         elif isinstance(outcome, Returned):
             op.result = outcome.value
+            if op.is_property:
+                self._handed.follow(op.result, f"result of call {len(self.ops)} {op.label}")
             op.alias = next((i for i, arg in enumerate(args) if arg is op.result and arg is not None), None)
             known = len(self.snapshot.pairs())
             op.outcome = Returned(self.snapshot.take(op.result))

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import pytest
 
 from shadow.experiment import Gate, Isolated, Kind, Nature, Pure, Verdict
-from tests.shadow.experiment_support import PREFIX, Worker, assert_equal, fresh_gates, gated, only
+from tests.shadow.experiment_support import PREFIX, Pool, Worker, assert_equal, fresh_gates, gated, only
 
 __all__ = ["fresh_gates"]
 log = logging.getLogger("tests.experiment")
@@ -307,6 +307,62 @@ def test_calls_that_differ_are_named(handler: Any, path: str, control: str, cand
     assert worker.pool.calls == ["take 2"]
     found = gate.divergences[-1]
     assert (found.kind, found.path, found.control, found.candidate) == (Kind.CALLS, path, control, candidate)
+
+
+class Ledger(Pool):
+    """Hands out the dict that it keeps its records in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._held: dict[str, list[int]] = {}
+
+    @property
+    def held(self) -> dict[str, list[int]]:
+        return self._held
+
+    def hold(self, name: str, count: int) -> list[int]:
+        pages = self.take(count)
+        self._held.setdefault(name, []).extend(pages)
+        return pages
+
+
+@pytest.mark.parametrize(("more", "found"), [(0, None), (1, "call 4 Ledger.hold[1]")])
+def test_what_a_property_handed_out_follows_the_calls_that_change_it(more: int, found: str | None) -> None:
+    def hold(self: Any, name: str) -> list[int]:
+        held = self.pool.held
+        first = 1 if name in held else 2
+        self.pool.hold(name, first)
+        return self.pool.hold(name, len(held[name]) + len(self.pool.held))
+
+    def hold_in_handler(self: Any, name: str) -> list[int]:
+        held = self.worker.pool.held
+        first = 1 if name in held else 2
+        self.worker.pool.hold(name, first)
+        return self.worker.pool.hold(name, len(held[name]) + len(self.worker.pool.held) + more)
+
+    worker, gate = gated(hold, hold_in_handler)
+    worker.pool = Ledger()
+    assert worker.act("a") == [2, 3, 4]
+    if found is not None:
+        assert only(gate).path == found
+        return
+    assert worker.act("a") == [6, 7, 8, 9, 10, 11, 12]
+    assert_equal(gate, calls=2)
+
+
+def test_a_change_of_what_a_property_handed_out_that_the_handler_forgets_is_found() -> None:
+    def mark(self: Any) -> None:
+        self.pool.held["a"] = [1]
+        self.pool.hold("b", 2)
+
+    def mark_in_handler(self: Any) -> None:
+        assert not self.worker.pool.held
+        self.worker.pool.hold("b", 2)
+
+    worker, gate = gated(mark, mark_in_handler)
+    worker.pool = Ledger()
+    worker.act()
+    assert only(gate).path == "result of call 1 Ledger.held['a']"
 
 
 def test_a_call_that_changes_its_argument_changes_the_candidates_too() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from migration.check.phase import Phase, find_phase
@@ -39,10 +40,10 @@ def read_subject(
     today: datetime.date,
     *,
     phase: Phase | None = None,
-    proof: ProofFile | None = None,
+    proofs: Sequence[ProofFile] = (),
     changed: Changed | None = None,
 ) -> Ready | NothingThere:
-    """Read both files of the slice. Without `phase` the tree says which it is in."""
+    """Read both files of the slice. Without `phase` the tree says which it is in; `proofs` are all that there are."""
     data = tree.read(recipe.target_file)
     if data is None:
         message = f"there is no {recipe.target_file}: {recipe.name} is not ported, and nothing can be checked"
@@ -61,7 +62,10 @@ def read_subject(
         handler,
         outline(handler, recipe.handler_class),
         today,
-        proof,
+        next((proof for proof in proofs if proof.recipe.name == recipe.name), None),
+        tuple(
+            p for p in proofs if p.recipe.name != recipe.name and p.recipe.source_file == recipe.source_file
+        ),
         changed,
     )
     if not subject.methods:

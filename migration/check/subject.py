@@ -57,6 +57,8 @@ class Subject:
     handler_shape: ClassOutline
     today: datetime.date
     proof: ProofFile | None = None
+    #: Proofs of other slices of the same class's file.
+    later: tuple[ProofFile, ...] = ()
     changed: Changed | None = None
 
     @cached_property

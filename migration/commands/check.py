@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         DiskTree(root),
         datetime.date.today(),
         phase=arguments.phase,
-        proof=_proof(root, recipe.name),
+        proofs=_proofs(root),
         changed=changed_since(root, arguments.base, paths),
     )
     form = "json" if arguments.json else arguments.format
@@ -102,12 +102,12 @@ def _checklist(name: str, root: Path) -> Checklist:
     return parse_checklist(path.read_text(encoding="utf-8"), where)
 
 
-def _proof(root: Path, name: str) -> ProofFile | None:
-    """The proof of the slice; None where none was written."""
-    from migration.proofs.record import proof_path
-    from migration.proofs.store import load_proof
+def _proofs(root: Path) -> list[ProofFile]:
+    """Every proof of the repository; none where none was written."""
+    from migration.proofs.record import FOLDER, SUFFIX
+    from migration.proofs.store import load_all
 
-    return load_proof(root, name) if (root / proof_path(name)).is_file() else None
+    return load_all(root) if any((root / FOLDER).glob(f"*{SUFFIX}")) else []
 
 
 def _rendered(report: Report, form: str, exit_code: int) -> str:

@@ -85,7 +85,7 @@ def report(
         DictTree(files),
         today,
         phase=phase if asked else None,  # type: ignore[arg-type]
-        proof=proof or phases()[phase][1],
+        proofs=[proof or phases()[phase][1]],
         changed=changed,
     )
     assert isinstance(ready, Ready), ready

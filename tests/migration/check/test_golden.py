@@ -26,7 +26,7 @@ def test_an_honest_worker_raises_no_alarm_in_any_phase(case: str):
     recipe = recipe_of(case)
     checklist = Checklist("slice.toml", flag=Flag("somebody", TODAY))
     for phase, (there, proof) in in_phases(recipe, files).items():
-        ready = read_subject(recipe, checklist, DictTree(there), TODAY, proof=proof)
+        ready = read_subject(recipe, checklist, DictTree(there), TODAY, proofs=[proof])
         assert isinstance(ready, Ready) and ready.subject.phase == phase
         found = check(ready.subject, ready.found_by)
         # They ask with hasattr for what the Protocol of a handle may lack: that is what these cases are about.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 
 import pytest
@@ -11,6 +12,7 @@ from migration.check.rules import RULES
 from migration.check.subject import Changed
 from migration.code.source import read_source
 from migration.explanations import explanations
+from migration.recipe import host_handle
 from migration.recipe_checklist import PHASES
 
 from ..support import DictTree
@@ -143,6 +145,35 @@ def test_a_cleaned_up_slice_without_its_proof_is_a_finding():
     ready = read_subject(RECIPE, parse_checklist(TEXT, "x"), DictTree(tree("cleanup")), TODAY)
     assert isinstance(ready, Ready)
     assert [one.code for one in check(ready.subject, "").findings] == ["MG632"]
+
+
+def test_a_slice_that_came_later_is_taken_off_before_the_proof_is_read():
+    from migration.check.reading import Ready, read_subject
+    from migration.check.run import check
+    from migration.recipe_checklist import parse_checklist
+
+    from .support import in_phases, phases
+
+    other = dataclasses.replace(
+        RECIPE,
+        name="later",
+        section="",
+        methods=("append",),
+        target_file="app/worker/later.py",
+        handler_class="Later",
+        handles=(host_handle("Worker"),),
+        rewrites=(),
+        snapshot=None,
+    )
+    files, later = in_phases(other, tree("cleanup"))["cleanup"]
+    proofs = [later, phases()["cleanup"][1]]
+    checklist = parse_checklist(TEXT, "x")
+    ready = read_subject(RECIPE, checklist, DictTree(files), TODAY, proofs=proofs)
+    assert isinstance(ready, Ready)
+    assert not check(ready.subject, "").findings
+    alone = read_subject(RECIPE, checklist, DictTree(files), TODAY, proofs=proofs[1:])
+    assert isinstance(alone, Ready)
+    assert {one.code for one in check(alone.subject, "").findings} == {"MG632"}
 
 
 def test_a_port_in_parts_is_compared_part_by_part():

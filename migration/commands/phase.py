@@ -93,7 +93,9 @@ def _facts(outcome: PortPlan | GatePlan | CleanupPlan) -> dict[str, Any]:
             "added": outcome.added,
         }
     if isinstance(outcome, GatePlan):
-        return {"methods": outcome.methods, "effects": dict(outcome.effects), "prefix": outcome.recipe.prefix}
+        recipe = outcome.recipe
+        effects, parts = dict(outcome.effects), dict(recipe.parts)
+        return {"methods": outcome.methods, "effects": effects, "prefix": recipe.prefix, "parts": parts}
     return {"methods": outcome.methods, "kept": dict(outcome.kept), "dropped": outcome.dropped}
 
 
@@ -116,6 +118,10 @@ def _say(outcome: PortPlan | GatePlan | CleanupPlan, changes: Sequence[FileChang
             if names := [name for name, effect in outcome.effects if effect == kind]:
                 render.line(f"  {kind.lower()}: {', '.join(names)}")
         render.line(f"  {recipe.prefix}_NATIVE=1 runs the handler, {recipe.prefix}_COMPARE=1 runs both")
+        for part, names in recipe.parts:
+            render.line(
+                f"  {recipe.prefix}_{part}_NATIVE and _COMPARE, where set, decide for {', '.join(names)}"
+            )
     else:
         render.line(
             f"cleanup {recipe.name}: {len(outcome.methods)} legacy bodies and their gates {would}deleted, "

@@ -65,6 +65,9 @@ def recipes(draw: st.DrawFn) -> Recipe:
         budget=draw(st.integers(0, 900)),
         planned=draw(st.dictionaries(TEXT, DIGEST, max_size=2)),
         rewrites=draw(REWRITES),
+        base=draw(st.sampled_from(("", "app.planner:Planner"))),
+        route=draw(st.sampled_from(("", "app.native:Native"))),
+        human=draw(st.sampled_from(((), ("app/native.py", "docs/cache.md")))),
     )
 
 

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from migration.code.source import Source
 from migration.code.structure import outline
@@ -21,7 +23,9 @@ from migration.proofs.record import dumps, loads, record
 from migration.recipe import Recipe, parse_recipe
 
 from .request_slice import BACKENDS, RECIPE, TEXT, WORKER
+from .support import RECIPE as SMALL
 from .support import DictTree, codes, result, tree_of
+from .test_property import trace, workers
 
 TREE = tree_of(WORKER, app__backends=BACKENDS)
 
@@ -141,12 +145,43 @@ def test_the_untouched_result_is_proved():
         ("*, gpu_kv: GpuKvBackend", "*, req: KvRequest, gpu_kv: GpuKvBackend"),
         ("def on(self, req: KvRequest)", "def on(self, req: KvRequest | None)"),
         ("self._req.watermark", "self.watermark"),
+        ("from app.backends import HostBackend", "from app.backend import HostBackend"),
+        ("from app.backends import HostBackend", "from .backends import HostBackend"),
+        ("import HostBackend, PoolBackend", "import HostBackend, Pool as PoolBackend"),
     ],
 )
 def test_a_fault_in_what_binds_the_request_is_found(old: str, new: str):
     assert HANDLER.count(old) == 1
     found = verdict(HANDLER.replace(old, new))
     assert not isinstance(found, Proof) and "MG202" in {refusal.code for refusal in found}
+
+
+def test_a_request_that_the_constructor_takes_is_found():
+    text = HANDLER.replace("*, gpu_kv: GpuKvBackend", "*, req: KvRequest, gpu_kv: GpuKvBackend")
+    text = text.replace(
+        "        self._gpu_kv = gpu_kv\n", "        self._req = req\n        self._gpu_kv = gpu_kv\n"
+    )
+    found = verdict(text.replace("            gpu_kv=", "            req=worker,\n            gpu_kv="))
+    assert not isinstance(found, Proof)
+    assert "the constructor takes req, which the recipe does not have" in {
+        refusal.message for refusal in found
+    }
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@given(source=workers(), seed=st.integers(0, 9))
+def test_a_random_worker_bound_by_request_behaves_as_the_whole_one(source: str, seed: int):
+    recipe = dataclasses.replace(SMALL, handles=(dataclasses.replace(SMALL.host, request=True),))
+    tree = tree_of(source.encode())
+    outcome = plan_cut(recipe, tree)
+    if not isinstance(outcome, CutPlan):
+        assert set(codes(outcome)) <= {"MG003", "MG014"}  # what is planted there
+        return
+    after = {change.path: change.after for change in outcome.changes}
+    assert b"def on(self, worker: WorkerView) -> Self:" in after[recipe.target_file]
+    assert trace(after, seed) == trace({recipe.source_file: source.encode()}, seed)
+    back = plan_inline(OverlayTree(tree, after), record(outcome))
+    assert isinstance(back, InlinePlan) and back.exact
 
 
 def test_proof_file_and_inline_carry_it():

@@ -105,6 +105,7 @@ def test_a_route_may_have_methods_from_the_handler():
     assert isinstance(plan_cut(ROUTED, tree_of(WORKER, app__backends=BACKENDS, app__native=native)), CutPlan)
 
 
+PROPERTY = "    @property\n    def for_worker(worker)"
 ADMIT = "    def admit(self, uuid, wanted):"
 
 
@@ -150,6 +151,14 @@ ADMIT = "    def admit(self, uuid, wanted):"
         ("for_worker(cls, worker)", "for_worker(cls, worker, more)", "MG124", "Native.for_worker", "alone"),
         ("for_worker(cls, worker)", "for_worker(cls)", "MG124", "Native.for_worker", "alone"),
         (
+            "    @classmethod\n    def for_worker(cls, worker)",
+            PROPERTY,
+            "MG124",
+            "Native.for_worker",
+            "alone",
+        ),
+        ("def for_worker", "async def for_worker", "MG124", "Native.for_worker", "alone"),
+        (
             "from app.parts",
             "import app.worker\nfrom app.parts",
             "MG105",
@@ -186,8 +195,11 @@ def test_no_route_in_the_repository_is_refused():
 def test_after_the_gate_only_what_is_still_called_must_be_there():
     _, gated, _ = in_phases(ROUTED, tree_of(WORKER.replace(b"room", b"_room"), **_private()))
     left = _private()["app__native"].replace("    def _room(self):\n", "    def old(self):\n")
-    clean = plan_cleanup(ROUTED, OverlayTree(gated, {"app/native.py": left.encode()}))
+    narrow = OverlayTree(gated, {"app/native.py": left.encode()})
+    clean = plan_cleanup(ROUTED, narrow)
     assert isinstance(clean, CleanupPlan) and clean.dropped == ("_room",)
+    (verdict,) = verify(after(narrow, clean), [record_cleanup(clean, narrow)])
+    assert isinstance(verdict, Verified), verdict
     calls = left.replace("self.handler._room", "self.worker._room")
     clean = plan_cleanup(ROUTED, OverlayTree(gated, {"app/native.py": calls.encode()}))
     assert isinstance(clean, CleanupRefused)  # the delegate stays, and calls what is not there

@@ -118,9 +118,9 @@ def _say(outcome: PortPlan | GatePlan | CleanupPlan, changes: Sequence[FileChang
             if names := [name for name, effect in outcome.effects if effect == kind]:
                 render.line(f"  {kind.lower()}: {', '.join(names)}")
         render.line(f"  {recipe.prefix}_NATIVE=1 runs the handler, {recipe.prefix}_COMPARE=1 runs both")
-        for part, names in recipe.parts:
+        for part, methods in recipe.parts:
             render.line(
-                f"  {recipe.prefix}_{part}_NATIVE and _COMPARE, where set, decide for {', '.join(names)}"
+                f"  {recipe.prefix}_{part}_NATIVE and _COMPARE, where set, decide for {', '.join(methods)}"
             )
     else:
         render.line(

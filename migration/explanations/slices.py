@@ -7,55 +7,6 @@ from typing import Final
 from migration.explanations import Explanation
 
 EXPLANATIONS: Final[dict[str, Explanation]] = {
-    "MG124": Explanation(
-        what="The class under `[gate] route` is not in the repository, or has no `for_worker`, or lacks a method "
-        "that a stub, a gate or a delegate calls, or has it with other parameters or defaults.",
-        why="Gates and stubs pass on what they were given as it came. What the route does not take would be "
-        "noticed at the first call, in production.",
-        past="Write the method with the parameters that the message shows. It is read from the source: the class "
-        "itself and its bases in the repository, where a method that needs no plan may come from the handler.",
-        before="""\
-class KvNative:
-    @classmethod
-    def for_worker(cls, worker):
-        return cls(worker)
-
-    def admit(self, uuid): ...
-""",
-        after="""\
-class KvNative:
-    @classmethod
-    def for_worker(cls, worker):
-        return cls(worker)
-
-    def admit(self, uuid, wanted=1): ...      # as in the handler
-""",
-    ),
-    "MG125": Explanation(
-        what="The class under `[target] base` is not in the repository, or it or one of its bases defines a name "
-        "that the generated class defines as well: a moved method, the constructor, a handle.",
-        why="The handler would hide what the base means by that name. Which of the two is called would depend on "
-        "who calls.",
-        past="Rename it in the base. What the base only uses is declared without a value, or under "
-        "`if TYPE_CHECKING:`.",
-        before="""\
-class KvPlanner:
-    def on(self, req):
-        raise NotImplementedError
-""",
-        after="""\
-class KvPlanner:
-    if TYPE_CHECKING:
-
-        def on(self, req: KvRequest) -> Self: ...
-""",
-    ),
-    "MG126": Explanation(
-        what="The recipe lists a file under `[human]` that the repository does not have.",
-        why="It belongs to the slice, and the codemod writes everything but such files: without it the slice is not "
-        "whole, and the proof could not name it.",
-        past="Write it first: the handler, its base or its route may import it.",
-    ),
     "MG101": Explanation(
         what="The class has no banner comment with the title of the recipe's `section`, or has several.",
         why="A section is all methods between its banner and the next one. Taking a similar title instead "
@@ -203,6 +154,55 @@ stays = []
 [source]
 stays = ["__init_subclass__"]
 """,
+    ),
+    "MG124": Explanation(
+        what="The class under `[gate] route` is not in the repository, or has no `for_worker`, or lacks a method "
+        "that a stub, a gate or a delegate calls, or has it with other parameters or defaults.",
+        why="Gates and stubs pass on what they were given as it came. What the route does not take would be "
+        "noticed at the first call, in production.",
+        past="Write the method with the parameters that the message shows. It is read from the source: the class "
+        "itself and its bases in the repository, where a method that needs no plan may come from the handler.",
+        before="""\
+class KvNative:
+    @classmethod
+    def for_worker(cls, worker):
+        return cls(worker)
+
+    def admit(self, uuid): ...
+""",
+        after="""\
+class KvNative:
+    @classmethod
+    def for_worker(cls, worker):
+        return cls(worker)
+
+    def admit(self, uuid, wanted=1): ...      # as in the handler
+""",
+    ),
+    "MG125": Explanation(
+        what="The class under `[target] base` is not in the repository, or it or one of its bases defines a name "
+        "that the generated class defines as well: a moved method, the constructor, a handle.",
+        why="The handler would hide what the base means by that name. Which of the two is called would depend on "
+        "who calls.",
+        past="Rename it in the base. What the base only uses is declared without a value, or under "
+        "`if TYPE_CHECKING:`.",
+        before="""\
+class KvPlanner:
+    def on(self, req):
+        raise NotImplementedError
+""",
+        after="""\
+class KvPlanner:
+    if TYPE_CHECKING:
+
+        def on(self, req: KvRequest) -> Self: ...
+""",
+    ),
+    "MG126": Explanation(
+        what="The recipe lists a file under `[human]` that the repository does not have.",
+        why="It belongs to the slice, and the codemod writes everything but such files: without it the slice is not "
+        "whole, and the proof could not name it.",
+        past="Write it first: the handler, its base or its route may import it.",
     ),
     "MG131": Explanation(
         what="`--interactive` asked whether a method moves, and standard input ended.",

@@ -142,6 +142,9 @@ def test_an_edited_handler_breaks_the_proof_and_its_share_is_still_told(phase: s
     (verdict,) = verify(OverlayTree(tree, {HANDLER: edited}), [proof])
     assert isinstance(verdict, Broken) and verdict.share is not None
     assert (verdict.share.moved, verdict.share.added) == (MOVED - 1, 1)
+    worker = (tree.read(RECIPE.source_file) or b"").replace(b"self.watermark", b"self.margin")
+    (verdict,) = verify(OverlayTree(tree, {RECIPE.source_file: worker}), [proof])
+    assert isinstance(verdict, Broken) and verdict.share is None  # of another class nothing is known
 
 
 def test_one_line_of_many_is_seen():

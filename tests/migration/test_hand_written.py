@@ -71,6 +71,11 @@ def test_a_call_on_a_handler_keeps_nothing(code: str):
             "class N:\n    def f(self, o, w):\n        o.h = CacheManager.for_worker(w)\n        self.h._room()\n",
             [4],
         ),
+        (
+            "class N:\n    def __init__(self, w):\n        self.h = CacheManager.for_worker(w)\n"
+            "    def f(self, other):\n        return other.h._room()\n",
+            [5],
+        ),
         ("class N(app.Worker):\n    def f(self):\n        return self._room()\n", [3]),
         ("def f(:\n    worker._room()\n", [2]),
     ],

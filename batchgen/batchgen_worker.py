@@ -1358,11 +1358,15 @@ class BatchGenWorker:
 		plan is the same on all ranks and a sequence costs what its new node will allocate. A move must leave its
 		target below what its source had: every plan evens the nodes out, and balanced ones stay as they are.
 		"""
-		num_nodes = _ceil_div(self.world_size, NUM_GPUS_PER_NODE)
-		if num_nodes <= 1:
+		if _ceil_div(self.world_size, NUM_GPUS_PER_NODE) <= 1:
 			return []
-		gathered = self._gather_migration_state()
+		return self._plan_moves(self._gather_migration_state())
 
+	def _plan_moves(
+		self, gathered: Sequence[Tuple[Dict[str, int], Dict[str, int]]]
+	) -> List[Tuple[str, int, int]]:
+		"""The moves, from what every rank has told: (its node's utilization, host pages of what may move)."""
+		num_nodes = _ceil_div(self.world_size, NUM_GPUS_PER_NODE)
 		used: Dict[int, int] = {}
 		total: Dict[int, int] = {}
 		owner: Dict[str, int] = {}

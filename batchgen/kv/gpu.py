@@ -94,6 +94,11 @@ class GPUPagedKVCacheManager:
         return self._version if self._pool is None else self._pool.table.version
 
     @property
+    def ledger(self) -> PageLedger:
+        """Who owns which page, to be looked at. RuntimeError when the pool is not initialised."""
+        return self._live().ledger
+
+    @property
     def _sequences(self) -> dict[int, list[int]]:
         return {} if self._pool is None else self._pool.ledger.sequences
 

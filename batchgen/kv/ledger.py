@@ -22,6 +22,8 @@ class PageLedger:
         self.num_pages = num_pages
         self.free_pages: list[int] = list(range(num_pages))
         self.sequences: dict[int, list[int]] = {}
+        #: Grows with every change: what was decided on another state can be told by it.
+        self.generation = 0
 
     def check_take(self, sequence_ids: Sequence[int], counts: Sequence[int], *, new: bool) -> None:
         """Raise what `take` would raise, without changing anything."""
@@ -61,6 +63,7 @@ class PageLedger:
         if one does not). KVExhausted when the free list is too short.
         """
         self.check_take(sequence_ids, counts, new=new)
+        self.generation += 1
         taken: dict[int, list[int]] = {}
         for sid, count in zip(sequence_ids, counts, strict=True):
             taken[sid] = [self.free_pages.pop() for _ in range(count)]
@@ -69,6 +72,7 @@ class PageLedger:
 
     def undo_take(self, taken: dict[int, list[int]], *, new: bool) -> None:
         """Exact inverse of the last `take`: the free list is again what it was, order included."""
+        self.generation += 1
         for sid in reversed(taken):
             pages = taken[sid]
             self.free_pages.extend(reversed(pages))
@@ -87,6 +91,7 @@ class PageLedger:
     def release(self, sequence_ids: Sequence[int]) -> None:
         """Give all pages of the sequences back. KeyError on an unknown or repeated id."""
         self.check_release(sequence_ids)
+        self.generation += 1
         for sid in sequence_ids:
             self.free_pages.extend(self.sequences.pop(sid))
 

@@ -9,6 +9,17 @@ import torch
 from batchgen.kv.pool import KVPoolConfig, padded_page_table
 
 
+def check_rows(label: str, max_slots: int, sequence_ids: Sequence[int]) -> None:
+    """ValueError, naming the pool by `label`, for rows that a page table of `max_slots` rows cannot have."""
+    if len(sequence_ids) > max_slots:
+        raise ValueError(
+            f"{label}: {len(sequence_ids)} sequences do not fit into a page table of "
+            f"{max_slots} rows; raise max_slots or decode fewer rows"
+        )
+    if len(set(sequence_ids)) != len(sequence_ids):
+        raise ValueError(f"{label}: a sequence is named twice in page table rows {list(sequence_ids)}")
+
+
 class PageTable:
     """int32 `device_table` [max_slots, num_pages + 1]: row i lists the pages of `slot_to_seq_id[i]`.
 
@@ -37,15 +48,7 @@ class PageTable:
         ValueError for more rows than `max_slots`, or for a sequence named twice (two rows would write the
         same pages).
         """
-        if len(sequence_ids) > self.config.max_slots:
-            raise ValueError(
-                f"{self.label}: {len(sequence_ids)} sequences do not fit into a page table of "
-                f"{self.config.max_slots} rows; raise max_slots or decode fewer rows"
-            )
-        if len(set(sequence_ids)) != len(sequence_ids):
-            raise ValueError(
-                f"{self.label}: a sequence is named twice in page table rows {list(sequence_ids)}"
-            )
+        check_rows(self.label, self.config.max_slots, sequence_ids)
         self.write(list(sequence_ids), padded_page_table([sequences[sid] for sid in sequence_ids]))
 
     def blank(self, sequence_ids: Sequence[int]) -> None:

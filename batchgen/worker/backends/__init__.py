@@ -1,0 +1,1 @@
+"""The real things behind the Protocols of the handlers."""

@@ -93,6 +93,7 @@ class _Run:
                 sys.stdout.flush()
                 os._exit(code)
             return code
+        self.ranks.part()
         return self._finished(stats) if self.ranks.is_first else EXIT_OK
 
     def _lead(self) -> dict[str, int | float]:

@@ -35,6 +35,14 @@ class Ranks:
         dist.broadcast_object_list(box, src=0)
         return box[0]
 
+    def part(self) -> None:
+        """Ends the process group, once no rank has anything to say to another: its threads would outlive the
+        interpreter."""
+        if self.world_size > 1:
+            import torch.distributed as dist
+
+            dist.destroy_process_group()
+
     def is_first_to_fail(self) -> bool:
         """Whether this rank is the first of all to report a failure: only that one speaks, so that one cause
         gives one line however many ranks it ends. Asked of the rendezvous store, which outlives a broken

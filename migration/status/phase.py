@@ -86,7 +86,7 @@ def standing(
     if copied:
         return Standing(Phase.PORTED, len(copied), len(methods), left)
     said = proof_phase(proof)
-    if said in ("cleanup", "cut") or _uses(shape.node, recipe.handler_class):
+    if said in ("cleanup", "cut") or _uses(shape.node, recipe.served[1]):
         note = "in one step (--cut)" if said == "cut" else ""
         return Standing(Phase.CLEANED, len(names), len(names), left, note)
     note = (
@@ -135,7 +135,7 @@ def _handler_methods(recipe: Recipe, handler: bytes) -> frozenset[str] | None:
     if not any(isinstance(n, ast.ClassDef) and n.name == recipe.handler_class for n in source.tree.body):
         return None
     names = frozenset(m.name for m in outline(source, recipe.handler_class).methods)
-    return names - {"__init__", "for_worker", *(handle.name for handle in recipe.handles)}
+    return names - {"__init__", "for_worker", "on", *(handle.name for handle in recipe.handles)}
 
 
 def _uses(node: ast.ClassDef, name: str) -> bool:

@@ -136,7 +136,7 @@ class Recipe:
     import_root: str = ""
     #: Environment variables of the gate: <prefix>_NATIVE and <prefix>_COMPARE.
     gate_prefix: str = ""
-    #: (method, effect) where the recipe knows better: "pure", "isolated", or "skip: reason".
+    #: (method, effect) where the recipe knows better: "pure", "isolated", "planned" or "skip: reason".
     effects: tuple[tuple[str, str], ...] = ()
     #: Attributes whose objects the gate calls once and answers from the record.
     taped: tuple[str, ...] = ()

@@ -12,7 +12,6 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from batchgen.kv import KVExhausted, KVStats
-from batchgen.kv.ledger import PageLedger
 from batchgen.kv.page_table import check_rows
 from batchgen.sequence import SequenceBatch, SequenceEntry, SequenceStatus
 from batchgen.worker.kv_plans import (
@@ -236,9 +235,7 @@ class _GpuPool:
             SimpleNamespace(name=pool.name, num_pages=pool.num_pages),
             pool.max_slots,
         )
-        self.ledger = PageLedger(pool.name, pool.num_pages)
-        self.ledger.free_pages = list(pool.free)
-        self.ledger.sequences = {index: list(pages) for index, pages in pool.held}
+        self.ledger = pool.ledger()
 
     @property
     def _sequences(self) -> Mapping[int, list[int]]:

@@ -6,10 +6,11 @@ given back, so that a plan can be told from one that was made for another state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Enum, auto
 from typing import Any
 
+from batchgen.kv.ledger import PageLedger
 from batchgen.sequence import SequenceEntry, SequenceStatus
 
 
@@ -52,6 +53,19 @@ class GpuPool:
     generation: int
     free: tuple[int, ...]
     held: tuple[tuple[int, tuple[int, ...]], ...]
+
+    def ledger(self) -> PageLedger:
+        """One of its own, in this state."""
+        ledger = PageLedger(self.name, self.num_pages)
+        ledger.generation = self.generation
+        ledger.free_pages = list(self.free)
+        ledger.sequences = {index: list(pages) for index, pages in self.held}
+        return ledger
+
+    def after(self, ledger: PageLedger) -> GpuPool:
+        """The pool with what a ledger of it has come to."""
+        held = tuple((index, tuple(pages)) for index, pages in ledger.sequences.items())
+        return replace(self, generation=ledger.generation, free=tuple(ledger.free_pages), held=held)
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def _say(outcome: PortPlan | GatePlan | CleanupPlan, changes: Sequence[FileChang
             render.line(f"  next: migrate gate {recipe.name}")
     elif isinstance(outcome, GatePlan):
         render.line(f"gate {recipe.name}: {len(outcome.methods)} methods {would}gated by {recipe.gate_name}")
-        for kind in ("Pure", "Isolated", "Skip"):
+        for kind in ("Pure", "Isolated", "Planned", "Skip"):
             if names := [name for name, effect in outcome.effects if effect == kind]:
                 render.line(f"  {kind.lower()}: {', '.join(names)}")
         render.line(f"  {recipe.prefix}_NATIVE=1 runs the handler, {recipe.prefix}_COMPARE=1 runs both")

@@ -13,7 +13,7 @@
 from shadow.experiment.agreement import Disagreement, Gather, agree, configure_all
 from shadow.experiment.closing import Closing, close_all
 from shadow.experiment.differ import Nature
-from shadow.experiment.effects import Effect, Isolated, Pure, Skip
+from shadow.experiment.effects import Effect, Foreseen, Isolated, Planned, Pure, Skip
 from shadow.experiment.flags import FlagError, Flags, Route
 from shadow.experiment.gate import Gate, verdict
 from shadow.experiment.ledger import Divergence, Kind, MethodCount, Summary, Verdict
@@ -26,12 +26,14 @@ __all__ = [
     "Effect",
     "FlagError",
     "Flags",
+    "Foreseen",
     "Gate",
     "Gather",
     "Isolated",
     "Kind",
     "MethodCount",
     "Nature",
+    "Planned",
     "Pure",
     "Route",
     "Skip",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,35 @@ class Isolated:
 
 
 @dataclass(frozen=True)
+class Planned:
+    """Writes, and the handler can tell beforehand what that comes to.
+
+    `handler.foresee(worker, name, args, kwargs)` is asked before the control runs. It reads the live worker, which it
+    must not change, and returns a `Foreseen`, or raises what the call is to raise. One picture serves both sides, and
+    nothing is done twice.
+    """
+
+
+class Foreseen(Protocol):
+    """What a call will come to."""
+
+    @property
+    def value(self) -> Any:
+        """What it returns."""
+
+    @property
+    def expected(self) -> Any:
+        """The state that it leaves behind, as values."""
+
+    def found(self) -> Any:
+        """The same of the worker as it is now: asked once the control has returned."""
+
+
+@dataclass(frozen=True)
 class Skip:
     """Never compared; the calls are counted under the reason."""
 
     reason: str
 
 
-Effect = Pure | Isolated | Skip
+Effect = Pure | Isolated | Planned | Skip

@@ -17,8 +17,9 @@ from shadow.experiment.audit import FOR_NOW, Auditor, accessors, written_in
 from shadow.experiment.branches import WATCH, Coverage, Unwatched, Watch
 from shadow.experiment.class_state import find_class
 from shadow.experiment.copies import TooLarge
-from shadow.experiment.effects import Effect, Isolated, Pure, Skip
+from shadow.experiment.effects import Effect, Isolated, Planned, Pure, Skip
 from shadow.experiment.flags import Flags
+from shadow.experiment.foresight import Foresight
 from shadow.experiment.intercept import ACTIVE, Watcher
 from shadow.experiment.ledger import Divergence, Ledger
 from shadow.experiment.outcome import History, Outcome, Raised
@@ -42,7 +43,7 @@ class Running:
     name: str
     number: int
     key: str
-    trial: Trial | None
+    trial: Trial | Foresight | None
     recording: Recording | None
     started: float
     spent: float
@@ -132,7 +133,8 @@ class Laboratory:
                 self._ledger.skipped(name, reason)
             if running.trial is not None:
                 recorders = outer.recorders if isinstance(outer, Recording) else ()
-                running.recording = Recording((*recorders, running.trial.recorder))
+                if running.trial.recorder is not None:
+                    running.recording = Recording((*recorders, running.trial.recorder))
                 running.watch = self._watch(running, owner)
         except KeyboardInterrupt:
             raise
@@ -156,6 +158,8 @@ class Laboratory:
             return "no effect is declared"
         if isinstance(effect, Skip):
             return effect.reason
+        if isinstance(effect, Planned):
+            return self._foresee(running, owner, args, kwargs, rate)
         method = self._method(owner, running.name, effect)
         if isinstance(method, str) or method.never is not None:
             return method if isinstance(method, str) else method.never
@@ -182,6 +186,23 @@ class Laboratory:
             )
         except TooLarge as error:
             return f"too large: {error}"
+        return None
+
+    def _foresee(
+        self, running: Running, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rate: float
+    ) -> str | None:
+        if is_a(owner, type):
+            return "a class method: there is no worker to foresee it for"
+        place, running.key = place_of(None, f"{running.name}#{running.number}")
+        if (reason := self.sampler.why_not(place, rate)) is not None:
+            return reason
+        if _is_capturing():
+            return "a CUDA graph is being captured"
+        if on_class(self._handler, "foresee") is None:
+            raise LookupError(
+                f"{self._handler.__name__}.foresee is missing: {running.name} is declared Planned"
+            )
+        running.trial = Foresight(self._handler, owner, running.name, args, kwargs, self._flags.timeout)
         return None
 
     def _method(self, owner: Any, name: str, effect: Pure | Isolated) -> Method | str:

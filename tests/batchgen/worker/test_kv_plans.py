@@ -169,8 +169,14 @@ def test_a_plan_carried_out_leaves_what_the_legacy_method_leaves(
             method = name.split()[0]
             arguments = actions(legacy, batch)[name]
             before = state(native)
+            foreseen = outcome(partial(KvNative.foresee, legacy, method, arguments, {}))
+            assert state(legacy) == before, name
             expected = outcome(partial(getattr(legacy, method), *arguments))
             found = outcome(partial(getattr(KvNative.for_worker(native), method), *arguments))
+            if isinstance(foreseen, Raises):
+                assert foreseen == expected, name
+            else:
+                assert foreseen.value == expected and foreseen.found() == foreseen.expected, name
             assert found == expected, name
             if isinstance(expected, Raises):
                 # The legacy may raise half-way; a plan that cannot be made has no effect.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -143,3 +144,24 @@ def test_help_against_a_bare_typer_application(tmp_path: Path, benchmark):
     benchmark.extra_info |= {"typer_s": round(bare, 3), "ratio": round(own / bare, 2)}
     print(f"\nmigrate --help {own:.3f} s; bare typer {bare:.3f} s; ratio {own / bare:.2f}")
     assert own / bare <= 1.5
+
+
+def test_check_of_our_own_worker(tmp_path: Path) -> None:
+    """Bar: `migrate check` under three seconds, as a whole process, in each phase."""
+    root = Path(__file__).resolve().parents[1]
+    shutil.copytree(root / "batchgen", tmp_path / "batchgen", ignore=shutil.ignore_patterns("__pycache__"))
+    migrate = (sys.executable, "-c", "from migration.cli import main; main()")
+    for phase in ("port", "port", "gate", "cleanup"):
+        subprocess.run(
+            [*migrate, phase, "kv", "--repo", str(tmp_path)], cwd=root, check=True, capture_output=True
+        )
+        times = []
+        for _ in range(ROUNDS):
+            start = time.perf_counter()
+            done = subprocess.run(
+                [*migrate, "check", "kv", "--repo", str(tmp_path)], cwd=root, capture_output=True
+            )
+            times.append(time.perf_counter() - start)
+            assert done.returncode in (0, 1), done.stderr
+        print(f"\nmigrate check kv after {phase}: {min(times):.2f} s (bar 3 s)")
+        assert min(times) < 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -105,3 +106,15 @@ def fresh_gates() -> Iterator[None]:
     for gate in list(_gates):
         gate.reload({})
     intercept.remove_all()
+
+
+@pytest.fixture
+def untraced(fresh_gates: None) -> Iterator[None]:
+    """No coverage tool in this thread."""
+    tracer, in_threads = sys.gettrace(), threading.gettrace()
+    sys.settrace(None)
+    threading.settrace(None)  # type: ignore[arg-type]
+    yield
+    assert sys.gettrace() is None
+    sys.settrace(tracer)
+    threading.settrace(in_threads)  # type: ignore[arg-type]

@@ -24,9 +24,9 @@ from shadow.experiment import (
     configure_all,
 )
 from shadow.experiment.flags import check_names, variables
-from tests.shadow.experiment_support import PREFIX, Worker, fresh_gates, gated
+from tests.shadow.experiment_support import PREFIX, Worker, fresh_gates, gated, untraced
 
-__all__ = ["fresh_gates"]
+__all__ = ["fresh_gates", "untraced"]
 
 
 def add(self: Any, by: int) -> int:
@@ -403,6 +403,7 @@ def test_a_rank_that_is_gone_at_the_end_is_no_pass() -> None:
     )
 
 
+@pytest.mark.usefixtures("untraced")
 def test_branches_that_any_rank_has_taken_are_taken() -> None:
     def sign(self: Any, of: int) -> int:
         return 1 if of > 0 else 0

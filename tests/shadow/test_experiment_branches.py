@@ -20,23 +20,12 @@ import pytest
 from shadow.experiment import Flags, MethodCount, branches
 from tests.shadow import experiment_branches as cases
 from tests.shadow.experiment_branches import CASES, PREFIX, early, gate_of, plain
-from tests.shadow.experiment_support import fresh_gates
+from tests.shadow.experiment_support import fresh_gates, untraced
 
-__all__ = ["fresh_gates"]
+__all__ = ["fresh_gates", "untraced"]
+pytestmark = pytest.mark.usefixtures("untraced")
 ROOT = Path(__file__).resolve().parents[2]
 before_monitoring = pytest.mark.skipif(sys.version_info >= (3, 12), reason="nothing is traced")
-
-
-@pytest.fixture(autouse=True)
-def untraced(fresh_gates: None) -> Iterator[None]:
-    """No coverage tool in this thread."""
-    tracer, in_threads = sys.gettrace(), threading.gettrace()
-    sys.settrace(None)
-    threading.settrace(None)  # type: ignore[arg-type]
-    yield
-    assert sys.gettrace() is None
-    sys.settrace(tracer)
-    threading.settrace(in_threads)  # type: ignore[arg-type]
 
 
 def count_of(gate: Any) -> MethodCount:

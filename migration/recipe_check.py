@@ -184,7 +184,9 @@ class _Checker:
         self._class("gate.route", data.get("gate", {}).get("route", ""))
         for method, effect in data.get("gate", {}).get("effects", {}).items():
             if effect not in ("pure", "isolated", "planned") and not str(effect).startswith("skip: "):
-                self.add(f"gate.effects.{method}", "must be 'pure', 'isolated', 'planned' or 'skip: <reason>'")
+                self.add(
+                    f"gate.effects.{method}", "must be 'pure', 'isolated', 'planned' or 'skip: <reason>'"
+                )
         self._parts(data.get("gate", {}).get("parts", {}))
         if bool(data["source"].get("section")) == bool(data["source"].get("methods")):
             self.add("source", "either `section` (a banner) or `methods` (names) must be given")

@@ -24,6 +24,7 @@ from shadow.experiment import (
     configure_all,
 )
 from shadow.experiment.flags import check_names, variables
+from shadow.experiment.gate import _gates
 from tests.shadow.experiment_support import PREFIX, Worker, fresh_gates, gated, untraced
 
 __all__ = ["fresh_gates", "untraced"]
@@ -413,8 +414,11 @@ def test_branches_that_any_rank_has_taken_are_taken() -> None:
         worker.act(of)
         return gate
 
-    negative = rank(-1).summary()
+    other = rank(-1)
+    negative = other.summary()
     assert negative.branches == (1, 2)
-    rank(1)
+    _gates.discard(other)  # of another process
+    ours = rank(1)
     closing = close_all(lambda value: [value, ("other", [negative] * len(value[1]))])
     assert closing is not None and closing.summaries[0].branches == (2, 2)
+    assert ours.summary().branches == (1, 2)

@@ -80,7 +80,7 @@ def after(before: KvSnapshot, operations: tuple[Operation, ...], counters: Count
                 pass
     return KvState(
         tuple(sequences.values()),
-        None if ledger is None or before.gpu is None else before.gpu.after(ledger),
+        None if ledger is None or before.gpu is None else GpuPool.of(ledger, before.gpu.max_slots),
         tuple(sorted(host.items())),
         frozenset(reserved),
         frozenset(slots),

@@ -109,7 +109,7 @@ class World:
 
     def __init__(self, snapshot: KvSnapshot, *, some_are_evicted: bool = False, **more: Any) -> None:
         self._tape = _Tape()
-        self.args = self.config = snapshot.config
+        self.args = snapshot.config
         self.PAGE_SIZE = snapshot.config.page_size
         self.rank, self.world_size = snapshot.rank, snapshot.world_size
         self._uuid_to_local_map: Mapping[str, int] = MappingProxyType(dict(snapshot.local))

@@ -6,7 +6,7 @@ given back, so that a plan can be told from one that was made for another state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from enum import Enum, auto
 from typing import Any
 
@@ -62,10 +62,13 @@ class GpuPool:
         ledger.sequences = {index: list(pages) for index, pages in self.held}
         return ledger
 
-    def after(self, ledger: PageLedger) -> GpuPool:
-        """The pool with what a ledger of it has come to."""
+    @staticmethod
+    def of(ledger: PageLedger, max_slots: int) -> GpuPool:
+        """The pool that a ledger keeps."""
         held = tuple((index, tuple(pages)) for index, pages in ledger.sequences.items())
-        return replace(self, generation=ledger.generation, free=tuple(ledger.free_pages), held=held)
+        return GpuPool(
+            ledger.pool, ledger.num_pages, max_slots, ledger.generation, tuple(ledger.free_pages), held
+        )
 
 
 @dataclass(frozen=True)

@@ -45,12 +45,7 @@ def gpu_pool(worker: Any) -> GpuPool | None:
     if manager is None or not manager.is_initialized:
         return None
     pool: GPUPagedKVCacheManager = manager.primary if isinstance(manager, DualKVCacheCoordinator) else manager
-    ledger = pool.ledger
-    held = tuple((index, tuple(pages)) for index, pages in ledger.sequences.items())
-    config = pool.config
-    return GpuPool(
-        config.name, config.num_pages, config.max_slots, ledger.generation, tuple(ledger.free_pages), held
-    )
+    return GpuPool.of(pool.ledger, pool.config.max_slots)
 
 
 def host_pool(worker: Any) -> HostPool | None:

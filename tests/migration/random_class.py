@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import gc
 import random
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
+
+from migration.code.collector import no_collections
 
 METHODS = ("m0", "m1", "m2")
 HEAD = "import contextlib\n"
@@ -177,18 +178,6 @@ class Writer:
         self._compound(depth + 1, self.rng.choice(["case _:", "case 1:"]))
 
 
-@contextlib.contextmanager
-def without_collector() -> Iterator[None]:
-    """When a cycle dies is chance: its `__del__` would show itself in one of two runs that are compared."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 class Run:
     """One execution: what each test said by line, and everything that the program showed."""
 
@@ -209,9 +198,10 @@ class Run:
             tick=self._tick,
             leak=lambda obj: self._call(getattr(obj, self.rng.choice(METHODS))),
         )
-        with without_collector():
+        # When a cycle dies is chance: its `__del__` would show itself in one of two runs that are compared.
+        with no_collections():
             self._run(module, text, keep)
-        self.over = True
+            self.over = True  # before the collector may run again, which it may on the way out
 
     def _run(self, module: types.ModuleType, text: str, keep: list[Callable[[], object]]) -> None:
         exec(compile(text, "random_class.py", "exec"), module.__dict__)

@@ -99,6 +99,21 @@ def only(gate: Gate) -> Any:
     return gate.divergences[0]
 
 
+def add(self: Any, by: int) -> int:
+    self.count += by
+    return self.count
+
+
+def add_in_handler(self: Any, by: int) -> int:
+    self.worker.count += by
+    return self.worker.count
+
+
+def add_wrongly(self: Any, by: int) -> int:
+    self.worker.count += by + 1
+    return self.worker.count
+
+
 @pytest.fixture(autouse=True)
 def fresh_gates() -> Iterator[None]:
     """No wrapper and no comparing gate outlives a test."""

@@ -25,24 +25,18 @@ from shadow.experiment import (
 )
 from shadow.experiment.flags import check_names, variables
 from shadow.experiment.gate import _gates
-from tests.shadow.experiment_support import PREFIX, Worker, fresh_gates, gated, untraced
+from tests.shadow.experiment_support import (
+    PREFIX,
+    Worker,
+    add,
+    add_in_handler,
+    add_wrongly,
+    fresh_gates,
+    gated,
+    untraced,
+)
 
 __all__ = ["fresh_gates", "untraced"]
-
-
-def add(self: Any, by: int) -> int:
-    self.count += by
-    return self.count
-
-
-def add_in_handler(self: Any, by: int) -> int:
-    self.worker.count += by
-    return self.worker.count
-
-
-def add_wrongly(self: Any, by: int) -> int:
-    self.worker.count += by + 1
-    return self.worker.count
 
 
 def together(*ranks: Callable[[Callable[[Any], list[Any]]], Any]) -> tuple[list[Any], int]:

@@ -16,25 +16,21 @@ from typing import Any
 import pytest
 
 from shadow.experiment import FlagError, Flags, Gate, Isolated, Kind, Nature, Pure, Skip, Verdict
-from tests.shadow.experiment_support import PREFIX, Pool, Worker, assert_equal, fresh_gates, gated, only
+from tests.shadow.experiment_support import (
+    PREFIX,
+    Pool,
+    Worker,
+    add,
+    add_in_handler,
+    add_wrongly,
+    assert_equal,
+    fresh_gates,
+    gated,
+    only,
+)
 
 __all__ = ["fresh_gates"]
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def add(self: Any, by: int) -> int:
-    self.count += by
-    return self.count
-
-
-def add_in_handler(self: Any, by: int) -> int:
-    self.worker.count += by
-    return self.worker.count
-
-
-def add_wrongly(self: Any, by: int) -> int:
-    self.worker.count += by + 1
-    return self.worker.count
 
 
 # routing

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.migration.test_cli import migrate
-from tests.reports.conftest import NAMES, chromium, unavailable
+from tests.reports.conftest import browser
 
 from .lives import commit, git
 from .test_burndown import WORKER, long_history
 
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = chromium()
-    if path is None:
-        unavailable(f"no Chromium: set CHROMIUM, or install one of {', '.join(NAMES)}")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        unavailable("playwright is not installed")
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path)
-        yield started
-        started.close()
+__all__ = ["browser"]
 
 
 @pytest.fixture(scope="module")

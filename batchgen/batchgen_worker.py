@@ -56,6 +56,7 @@ from batchgen.kv import (
 	GPUPagedKVCacheManager,
 	KVExhausted,
 	KVPoolConfig,
+	KVStats,
 	PagePointers,
 )
 from batchgen.models import LoadedModel
@@ -672,7 +673,7 @@ class BatchGenWorker:
 		local_ids = []
 		for uuid in uuids:
 			local_idx = self._uuid_to_local_map.get(uuid)
-			if local_idx is not None and self._local_to_global_id(local_idx) in manager._sequences:
+			if local_idx is not None and manager.has_sequence(self._local_to_global_id(local_idx)):
 				local_ids.append(local_idx)
 		if local_ids:
 			self._release_gpu_kv_pages(local_ids)
@@ -954,7 +955,7 @@ class BatchGenWorker:
 		"""
 		manager = self.gpu_paged_kv_cache_manager
 		global_id = self.global_batch.get_sequence(uuid).global_idx
-		if global_id in manager._sequences:
+		if manager.has_sequence(global_id):
 			held = manager.num_pages_of(global_id)
 			return manager.extend_pages_for_sequence(global_id, (held + n) * self.PAGE_SIZE)
 		return manager.allocate_pages_for_sequences([global_id], [n * self.PAGE_SIZE])[global_id]
@@ -971,7 +972,7 @@ class BatchGenWorker:
 		"""
 		manager = self.gpu_paged_kv_cache_manager
 		for global_id in pages:
-			if global_id in manager._sequences:
+			if manager.has_sequence(global_id):
 				raise ValueError(f"sequence {global_id} already holds {manager.num_pages_of(global_id)} GPU pages")
 		need, free = sum(pages.values()), self._get_gpu_kv_free_pages()
 		if need > free:
@@ -1005,12 +1006,11 @@ class BatchGenWorker:
 		Raises:
 			KeyError: one of the sequences is not registered. KVExhausted: the node has too few pages for all of them.
 		"""
-		view = self.core_engine.host_paged_kv_worker_view
 		for global_id in pages:
-			view.page_count(global_id)
+			self._host_pages_held(global_id)
 		need, free = sum(pages.values()), self._get_host_kv_free_pages()
 		if need > free:
-			raise KVExhausted(view.config.name, need, free)
+			raise KVExhausted("host", need, free)
 
 	def _prepare_gpu_paged_kv_cache(self, local_ids: Sequence[int]):
 		"""A GPU pool for the whole token budget of each local sequence, reserved and loaded.
@@ -1213,17 +1213,25 @@ class BatchGenWorker:
 		if empty_cuda_cache and self.device.type == "cuda":
 			torch.cuda.empty_cache()
 
+	def _read_host_kv_stats(self) -> Optional[KVStats]:
+		"""Page counters of this node's host pool, as of now; None without one."""
+		view = getattr(self.core_engine, "host_paged_kv_worker_view", None)
+		return None if view is None else view.get_stats()
+
+	def _host_pages_held(self, global_id: int) -> int:
+		"""Host pages of a sequence that this rank keeps there. KeyError for one that is not registered."""
+		return self.core_engine.host_paged_kv_worker_view.page_count(global_id)
+
 	def _get_host_kv_free_pages(self) -> int:
 		"""Free pages of this node's host pool, as of now; all ranks of the node draw on them."""
-		view = getattr(self.core_engine, "host_paged_kv_worker_view", None)
-		return 0 if view is None else view.get_stats().num_free_pages
+		stats = self._read_host_kv_stats()
+		return 0 if stats is None else stats.num_free_pages
 
 	def _get_host_kv_utilization(self) -> Dict[str, int]:
 		"""Host pool of this rank's node, as of now, and the sequences of the node's ranks that hold pages of it."""
-		view = getattr(self.core_engine, "host_paged_kv_worker_view", None)
 		free, used, total = 0, 0, 0
-		if view is not None:
-			stats = view.get_stats()
+		stats = self._read_host_kv_stats()
+		if stats is not None:
 			free, used, total = stats.num_free_pages, stats.num_used_pages, stats.num_total_pages
 		node_id = self.rank // NUM_GPUS_PER_NODE
 		first = node_id * NUM_GPUS_PER_NODE
@@ -1335,6 +1343,11 @@ class BatchGenWorker:
 		max_free_percent = max(utilization["free_percent"] for utilization in by_node.values())
 		has_evicted = self.args.enable_host_kv_eviction and self.global_batch.has_status(SequenceStatus.EVICTED)
 		return max_free_percent > self.args.host_kv_watermark and (self._has_queued_work() or has_evicted)
+
+	def _host_pages_kept_back(self, stats: Sequence[NodeHostStats]) -> Dict[int, int]:
+		"""Pages by node that fresh sequences leave free, for the growth of those already there."""
+		host_kv_eviction_watermark = self.args.host_kv_eviction_watermark
+		return {node.node_id: node.total * host_kv_eviction_watermark // 100 for node in stats}
 
 	def _gather_migration_state(self) -> List[Tuple[Dict[str, int], Dict[str, int]]]:
 		"""What a migration is planned from, of every rank (collective): its node's utilization, and the host pages
@@ -1737,7 +1750,7 @@ class BatchGenWorker:
 		"""
 		stats = self._gather_host_kv_stats_by_node(self.core_engine.host_paged_kv_worker_view)
 		free = {node.node_id: node.free for node in stats}
-		reserve = {node.node_id: node.total * self.args.host_kv_eviction_watermark // 100 for node in stats}
+		reserve = self._host_pages_kept_back(stats)
 		occupied = {node.node_id: node.free < node.total for node in stats}
 		evicted = self.global_batch.get_sequences_by_status(SequenceStatus.EVICTED)
 		evicted.sort(key=lambda seq: (-seq.total_decoded_before_eviction, seq.global_idx))
@@ -3067,7 +3080,7 @@ class BatchGenWorker:
 		global_ids = []
 		for local_idx in batch:
 			global_id = self._local_to_global_id(local_idx)
-			if global_id in manager._sequences:
+			if manager.has_sequence(global_id):
 				global_ids.append(global_id)
 			else:
 				logger.error("sequence %d is in the decode batch without GPU pages", global_id)

@@ -151,7 +151,7 @@ def test_check_of_our_own_worker(tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[1]
     shutil.copytree(root / "batchgen", tmp_path / "batchgen", ignore=shutil.ignore_patterns("__pycache__"))
     migrate = (sys.executable, "-c", "from migration.cli import main; main()")
-    for phase in ("port", "port", "gate", "cleanup"):
+    for phase in ("port", "gate", "cleanup"):
         subprocess.run(
             [*migrate, phase, "kv", "--repo", str(tmp_path)], cwd=root, check=True, capture_output=True
         )

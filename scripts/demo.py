@@ -93,16 +93,14 @@ def main() -> None:
     ]
     run(*compare, "--candidate", str(after), "--json", str(OUT / "compare.json"))
 
-    step(
-        5, "plant a fault of one page in the ported handler: it must be found, with step, sequence and field"
-    )
+    step(5, "plant a fault of one page beside the handler: it must be found, with step, sequence and field")
     faulty = copy_of_the_engine("faulty", after)
     run("python", "-m", "shadow.demo_fault", str(faulty))
     run(*compare, "--candidate", str(faulty), "--json", str(OUT / "compare-faulty.json"), expect=1)
 
-    step(6, "the same slice in three pull requests: port (in two parts), gate, cleanup; each with its proof")
+    step(6, "the same slice in three pull requests: port, gate, cleanup; each with its proof")
     phases = copy_of_the_engine("phases")
-    for phase in ("port", "port", "gate"):
+    for phase in ("port", "gate"):
         run("migrate", phase, "kv", "--repo", str(phases))
     run("migrate", "verify", "--repo", str(phases))
     shutil.copytree(phases, OUT / "gated")
@@ -111,7 +109,9 @@ def main() -> None:
 
     step(7, "the edit that a reviewer must not miss: verify names the method")
     handler = phases / "batchgen" / "worker" / "kv_manager.py"
-    handler.write_text(handler.read_text(encoding="utf-8").replace("+ 1", "+ 2", 1), encoding="utf-8")
+    handler.write_text(
+        handler.read_text(encoding="utf-8").replace("need > free", "need >= free", 1), encoding="utf-8"
+    )
     run("migrate", "verify", "--repo", str(phases), expect=2)
 
     console.print(Rule("done", align="left"))

@@ -85,6 +85,9 @@ class DualKVCacheCoordinator:
     def sequence_ids(self) -> list[int]:
         return self.primary.sequence_ids()
 
+    def has_sequence(self, sequence_id: int) -> bool:
+        return self.primary.has_sequence(sequence_id)
+
     def num_pages_of(self, sequence_id: int) -> int:
         """KeyError when the sequence is not allocated."""
         return self.primary.num_pages_of(sequence_id)

@@ -109,6 +109,9 @@ class GPUPagedKVCacheManager:
     def sequence_ids(self) -> list[int]:
         return list(self._live().ledger.sequences)
 
+    def has_sequence(self, sequence_id: int) -> bool:
+        return sequence_id in self._live().ledger.sequences
+
     def num_pages_of(self, sequence_id: int) -> int:
         """KeyError when the sequence is not allocated."""
         ledger = self._live().ledger

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from batchgen.continuous_batching import NodeHostStats
 from batchgen.sequence import SequenceStatus
 from batchgen.worker.kv_apply import apply_allocation, apply_eviction
 from batchgen.worker.kv_manager import KVCacheManager
@@ -60,6 +61,7 @@ class KvNative(KVCacheManager):
             "_release_gpu_kv_pages": native._ask_release,
             "_put_sequences_onhold": native._ask_hold,
             "_decide_watermark_trigger": native._ask_watermark,
+            "_host_pages_kept_back": native._ask_keep_back,
             "_plan_moves": native._ask_moves,
         }[name]
         req: Request = ask(*args, **kwargs)
@@ -87,6 +89,11 @@ class KvNative(KVCacheManager):
 
     def _decide_watermark_trigger(self, by_node: Mapping[int, Mapping[str, int]]) -> bool:
         return bool(self._carry_out(self._ask_watermark(by_node)))
+
+    def _host_pages_kept_back(self, stats: Sequence[NodeHostStats]) -> dict[int, int]:
+        req = self._ask_keep_back(stats)
+        kept_back: dict[int, int] = _value(req, self._plan(req))
+        return kept_back
 
     def _plan_moves(self, gathered: Gathered) -> list[tuple[str, int, int]]:
         req = self._ask_moves(gathered)
@@ -127,6 +134,9 @@ class KvNative(KVCacheManager):
             work_is_queued=worker._has_queued_work(),
             some_are_evicted=worker.global_batch.has_status(SequenceStatus.EVICTED),
         )
+
+    def _ask_keep_back(self, stats: Sequence[NodeHostStats]) -> EvictionRequest:
+        return EvictionRequest(self._of(()), Eviction.KEEP_BACK, stats=tuple(stats))
 
     def _ask_moves(self, gathered: Gathered) -> MigrationRequest:
         shares = tuple(
@@ -170,6 +180,8 @@ def _value(req: Request, plan: AllocPlan | EvictionPlan | MigrationPlan) -> Any:
             return granted
         case EvictionRequest(kind=Eviction.WATERMARK), EvictionPlan(pause=pause):
             return pause
+        case EvictionRequest(kind=Eviction.KEEP_BACK), EvictionPlan(kept_back=kept_back):
+            return dict(kept_back)
         case MigrationRequest(), MigrationPlan(moves=moves):
             return list(moves)
     return None

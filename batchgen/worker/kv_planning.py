@@ -63,11 +63,12 @@ class KvPlanner:
         return AllocPlan(req.snapshot, world.operations(), granted)
 
     def plan_eviction(self, req: EvictionRequest) -> EvictionPlan:
-        """Pages given back, or whether to pause for it. KeyError for a sequence that has none."""
+        """Pages given back, whether to pause for it, or how many are kept back. KeyError where one has no pages."""
         world = World(
             req.snapshot, _has_queued_work=lambda: req.work_is_queued, some_are_evicted=req.some_are_evicted
         )
         steps, pause = self._in(world), False
+        kept_back: dict[int, int] = {}
         match req.kind:
             case Eviction.RELEASE:
                 steps._release_gpu_kv_pages(req.local_ids)
@@ -76,7 +77,9 @@ class KvPlanner:
             case Eviction.WATERMARK:
                 by_node = {node.node_id: {"free_percent": node.free_percent} for node in req.nodes}
                 pause = steps._decide_watermark_trigger(by_node)
-        return EvictionPlan(req.snapshot, world.operations(), pause)
+            case Eviction.KEEP_BACK:
+                kept_back = steps._host_pages_kept_back(req.stats)
+        return EvictionPlan(req.snapshot, world.operations(), pause, tuple(kept_back.items()))
 
     def plan_migration(self, req: MigrationRequest) -> MigrationPlan:
         """Which waiting sequences change their node."""
@@ -122,13 +125,11 @@ class World:
         self.counters = _Counters(self._tape)
         pool = None if snapshot.gpu is None else _GpuPool(self._tape, snapshot.gpu)
         self.gpu_paged_kv_cache_manager = pool
-        view = None if snapshot.host is None else _HostPool(snapshot.host)
-        self.core_engine = SimpleNamespace(
-            host_paged_kv_worker_view=view, state_slot_pool=_StateSlots(self._tape, snapshot.with_state_slot)
-        )
+        self._host = None if snapshot.host is None else _HostPool(snapshot.host)
+        self.core_engine = SimpleNamespace(state_slot_pool=_StateSlots(self._tape, snapshot.with_state_slot))
         self._release_gpu_kv_pages: Callable[[Sequence[int]], None]
         self.gpu_kv: GpuKvBackend = _GpuPages(self._tape, pool, self.global_batch)
-        self.host_kv: HostKvBackend = _HostPages(self._tape, view, self.global_batch)
+        self.host_kv: HostKvBackend = _HostPages(self._tape, self._host, self.global_batch)
         self.__dict__.update(more)
 
     def operations(self) -> tuple[Operation, ...]:
@@ -139,6 +140,14 @@ class World:
 
     def _local_to_global_id(self, local_idx: int) -> int:
         return self._get_sequence_by_local(local_idx).global_idx
+
+    def _read_host_kv_stats(self) -> KVStats | None:
+        return None if self._host is None else self._host.get_stats()
+
+    def _host_pages_held(self, global_id: int) -> int:
+        if self._host is None or global_id not in self._host.held:
+            raise KeyError(f"sequence {global_id} is not registered")
+        return self._host.held[global_id]
 
     def _load_host_kv_to_gpu(self, manager: Any, global_ids: Sequence[int]) -> None:
         self._tape.add(Load(tuple(global_ids)))
@@ -237,9 +246,8 @@ class _GpuPool:
         )
         self.ledger = pool.ledger()
 
-    @property
-    def _sequences(self) -> Mapping[int, list[int]]:
-        return self.ledger.sequences
+    def has_sequence(self, sequence_id: int) -> bool:
+        return sequence_id in self.ledger.sequences
 
     def num_pages_of(self, sequence_id: int) -> int:
         self.ledger.check_known([sequence_id])
@@ -256,23 +264,15 @@ class _GpuPool:
 
 
 class _HostPool:
-    """The host view of the worker, as far as plans look at it."""
+    """The host pool of the node, as far as plans look at it."""
 
     def __init__(self, pool: HostPool) -> None:
-        self.config = SimpleNamespace(name=pool.name)
+        self.name = pool.name
         self.free, self.total = pool.free, pool.total
         self.held = dict(pool.held)
 
     def get_stats(self) -> KVStats:
         return KVStats(self.free, self.total - self.free, self.total)
-
-    def has_sequence(self, gid: int) -> bool:
-        return gid in self.held
-
-    def page_count(self, gid: int) -> int:
-        if gid not in self.held:
-            raise KeyError(f"sequence {gid} is not registered")
-        return self.held[gid]
 
 
 class _StateSlots:
@@ -323,7 +323,7 @@ class _HostPages:
         index = self._batch.get_sequence(uuid).global_idx
         assert self._pool is not None
         if n > self._pool.free:
-            raise KVExhausted(self._pool.config.name, n, self._pool.free)
+            raise KVExhausted(self._pool.name, n, self._pool.free)
         self._pool.free -= n
         self._pool.held[index] = self._pool.held.get(index, 0) + n
         self._tape.add(AllocateHost(uuid, n))

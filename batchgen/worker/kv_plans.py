@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from enum import Enum, auto
 from typing import Any
 
+from batchgen.continuous_batching import NodeHostStats
 from batchgen.kv.ledger import PageLedger
 from batchgen.sequence import SequenceEntry, SequenceStatus
 
@@ -133,6 +134,7 @@ class Eviction(Enum):
     RELEASE = auto()
     HOLD = auto()
     WATERMARK = auto()
+    KEEP_BACK = auto()
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,8 @@ class NodeUse:
 
 @dataclass(frozen=True)
 class EvictionRequest:
-    """`local_ids` (RELEASE), `uuids` (HOLD), or what decides whether decoding pauses for a prefill (WATERMARK)."""
+    """`local_ids` (RELEASE), `uuids` (HOLD), what decides whether decoding pauses for a prefill (WATERMARK), or the
+    host pools of the nodes (KEEP_BACK)."""
 
     snapshot: KvSnapshot
     kind: Eviction
@@ -154,6 +157,7 @@ class EvictionRequest:
     nodes: tuple[NodeUse, ...] = ()
     work_is_queued: bool = False
     some_are_evicted: bool = False
+    stats: tuple[NodeHostStats, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -276,11 +280,13 @@ class AllocPlan:
 
 @dataclass(frozen=True)
 class EvictionPlan:
-    """`pause`: decoding stops for a prefill (WATERMARK)."""
+    """`pause`: decoding stops for a prefill (WATERMARK). `kept_back`: (node, host pages that new sequences leave free)
+    (KEEP_BACK)."""
 
     snapshot: KvSnapshot
     operations: tuple[Operation, ...]
     pause: bool = False
+    kept_back: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)

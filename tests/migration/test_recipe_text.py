@@ -94,7 +94,7 @@ def test_every_entry_is_written():
         "human": ("app/native.py", "docs/cache.md"),
         "budget": 7,
         "effects": (("f", "pure"),),
-        "rewrites": (RewriteSpec("self.go", "self.worker.gone"),),
+        "rewrites": (RewriteSpec("self.go", "self.req.gone"),),
         "planned": {"a": "0" * 64},
         "section": "",
         "snapshot": SnapshotSpec("fixed", "Fixed", ("args.limit", "size")),
@@ -113,8 +113,8 @@ def test_every_entry_is_written():
     pool = HandleSpec("pool", "Pool", "", (), False, ("self.pool",), "app.p:P")
     view = HandleSpec("view", "View", "", (), False, ("self.view",), "app.v:V")
     kv = load_recipe("kv")
-    request = HandleSpec("req", "Request", "", ("left",), False, request=True)
-    recipe = dataclasses.replace(kv, handles=(pool, view, request, *kv.handles), **drawn)
+    assert kv.handles[-1].request
+    recipe = dataclasses.replace(kv, handles=(pool, view, *kv.handles), **drawn)
     assert parse_recipe(recipe_text(recipe), "x.toml") == recipe
     defaults = {f.name for f in dataclasses.fields(Recipe) if f.default is not dataclasses.MISSING}
     assert defaults | {"planned", "section"} == set(drawn) | {"partial"}, (
@@ -131,7 +131,7 @@ def test_every_entry_is_written():
     "text", ['a "quoted" \\ name', "tab\t bell\x07 del\x7f", "line\u2028end", "\U000e0001", "é ="]
 )
 def test_any_text_is_a_string(text: str):
-    recipe = dataclasses.replace(load_recipe("kv"), section=text)
+    recipe = dataclasses.replace(load_recipe("kv"), methods=(), section=text)
     assert parse_recipe(recipe_text(recipe), "x.toml").section == text
 
 

@@ -37,7 +37,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the engine with the slice gated, its statistics as a part of their own."""
     root = tmp_path_factory.mktemp("gated")
     shutil.copytree(ROOT / "batchgen", root / "batchgen", ignore=shutil.ignore_patterns("__pycache__"))
-    statistics = ("_get_host_kv_free_pages", "_get_gpu_kv_free_pages")
+    statistics = ("_get_host_kv_free_pages", "_get_host_kv_utilization")
     recipe = replace(load_recipe("kv"), budget=0, parts=(("STATS", statistics),))
     for plan in (plan_port, plan_gate):
         outcome = plan(recipe, DiskTree(root))
@@ -121,13 +121,8 @@ def test_compare_on_and_off_give_the_same_and_on_ends_with_one_verdict(
 
     (last,) = (json.loads(text) for text in (tmp_path / "on" / report).read_text().splitlines())
     compared = {name: count["compared"] for name, count in last["methods"].items()}
-    reached = {
-        "_get_gpu_kv_free_pages",
-        "_release_gpu_kv_pages",
-        "_load_host_kv_to_gpu",
-        "_get_sequence_token_budget",
-    }
-    reached |= {"_ensure_gpu_paged_kv_manager", "_check_host_kv_watermark_trigger"}
+    reached = {"_release_gpu_kv_pages", "_get_sequence_token_budget", "_allocate_gpu_kv_two_page_buffer"}
+    reached |= {"_decide_watermark_trigger", "_host_pages_kept_back", "_get_host_kv_utilization"}
     assert reached <= compared.keys() and all(compared.values())
     assert not compared.keys() & set(last["unreached"])
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from migration.check.model import Finding, Fix, Place, Seen, fix, many
-from migration.check.objects import SNAPSHOT, WORKER, Access, as_way, handle_root
+from migration.check.objects import HANDLER, SNAPSHOT, WORKER, Access, as_way, handle_root
 from migration.check.rules.base import Rule
 from migration.check.subject import Subject
 from migration.code.source import Edit
@@ -112,10 +112,14 @@ def _from_snapshot(subject: Subject, access: Access) -> Fix | None:
 
 
 def computed(subject: Subject, item: Item) -> Seen:
-    """A value that is computed from the snapshot: never read from an instance, and assigned somewhere."""
+    """A value that is computed from the snapshot: never read from an instance, and assigned somewhere.
+
+    What a request brings is a snapshot in the methods that only ever run to plan, and an instance in all others.
+    """
     found: list[Finding] = []
     evidence: list[Place] = []
     looked = 0
+    planned = {id(access.node) for node in _planned(subject) for access in _of_request(subject, node)}
     for name in item.texts("names"):
         made = list(_definitions(subject, name))
         looked += len(made)
@@ -131,7 +135,8 @@ def computed(subject: Subject, item: Item) -> Seen:
         for symbol, access in _mentions(subject):
             if access.name == name and access.kind in ("read", "ask", "call"):
                 looked += 1
-                if any(way[0] in (WORKER, "handler") for way in access.ways) and not _is_own(subject, access):
+                live = any(way[0] in (WORKER, HANDLER) for way in access.ways)
+                if live and not _is_own(subject, access) and id(access.node) not in planned:
                     message = f"{_shown(access)} reads it from instance state"
                     found.append(Finding("MG612", message, subject.at(access.node), symbol))
     names = ", ".join(item.texts("names"))
@@ -141,6 +146,21 @@ def computed(subject: Subject, item: Item) -> Seen:
         tuple(evidence),
         f"{names}: {many(len(evidence), 'definition')} from the snapshot",
     )
+
+
+def _planned(subject: Subject) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Moved methods that the gate compares as plans: what serves them runs them in a world made of a snapshot."""
+    planned = {name for name, kind in subject.recipe.effects if kind == "planned"}
+    return (method.node for _, method in subject.all_methods if method.name in planned)
+
+
+def _of_request(subject: Subject, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Access]:
+    """What a function reads through the handle that comes with each request."""
+    requests = {f"_{handle.name}" for handle in subject.recipe.handles if handle.request}
+    for access in subject.objects.accesses(function):
+        parts = {part.attr for part in ast.walk(access.node) if isinstance(part, ast.Attribute)}
+        if parts & requests:
+            yield access
 
 
 def _is_own(subject: Subject, access: Access) -> bool:
@@ -179,6 +199,10 @@ def _uses_snapshot(
         and ast.unparse(argument.annotation).strip("'\"") == spec.class_name
     }
     inside = None if value is None else {id(part) for part in ast.walk(value)}
+    if any(function is node for node in _planned(subject)):
+        for access in _of_request(subject, function):
+            if inside is None or id(access.node) in inside:
+                return True
     for access in subject.objects.accesses(function):
         if inside is not None and id(access.node) not in inside:
             continue

@@ -1,4 +1,4 @@
-"""The handler of the slice kv_plans as its port writes it: importable, though it is on no branch yet."""
+"""The handler of the slice kv as its port writes it: importable, though it is on no branch yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from migration.code.tree import DiskTree
 from migration.phases.port import PortPlan, plan_port
 from migration.slices import load_recipe
 
-RECIPE = load_recipe("kv_plans")
+RECIPE = load_recipe("kv")
 PORT = plan_port(RECIPE, DiskTree(Path(__file__).parents[3]))
 assert isinstance(PORT, PortPlan), PORT
 HANDLER = next(change.after for change in PORT.changes if change.path == RECIPE.target_file)

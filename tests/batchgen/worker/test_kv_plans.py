@@ -15,6 +15,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from batchgen.batchgen_worker import BatchGenWorker
+from batchgen.continuous_batching import NodeHostStats
 from batchgen.engine import EngineOptions, build_worker
 from batchgen.sequence import SequenceStatus
 from batchgen.worker.backends.kv import GpuKv, HostKv
@@ -41,6 +42,7 @@ PLANNED = (
     "_release_gpu_kv_pages",
     "_put_sequences_onhold",
     "_decide_watermark_trigger",
+    "_host_pages_kept_back",
     "_plan_moves",
 )
 
@@ -138,6 +140,7 @@ def actions(worker: BatchGenWorker, batch: list[int]) -> dict[str, tuple[Any, ..
         "_reserve_whole_budget too much": (local_waiting, [4 * 40] * len(local_waiting)),
         "_decide_watermark_trigger": ({0: {"free_percent": 71}},),
         "_decide_watermark_trigger low": ({0: {"free_percent": 70}, 1: {"free_percent": 3}},),
+        "_host_pages_kept_back": ([NodeHostStats(0, 7, 120), NodeHostStats(1, 0, 0)],),
         "_plan_moves": (shares,),
     }
 
@@ -150,6 +153,7 @@ CASES = (
     *("_allocate_gpu_kv_two_page_buffer all", "_allocate_gpu_kv_two_page_buffer again"),
     *("_reserve_whole_budget", "_reserve_whole_budget too much"),
     *("_decide_watermark_trigger", "_decide_watermark_trigger low", "_plan_moves"),
+    "_host_pages_kept_back",
 )
 
 

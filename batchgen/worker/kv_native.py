@@ -6,7 +6,7 @@ What only reads is `KVCacheManager` itself, bound to the live worker; what chang
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,7 @@ class KvNative(KVCacheManager):
     def foresee(cls, worker: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Foreseen:
         """What a call of the method `name` comes to; nothing of the worker is changed. Raises what the call raises."""
         native = cls.for_worker(worker)
-        ask = {
+        asks: dict[str, Callable[..., Request]] = {
             "_reserve_whole_budget": native._ask_whole_budget,
             "_allocate_gpu_kv_two_page_buffer": native._ask_two_page_buffer,
             "_extend_gpu_kv_allocation": native._ask_extension,
@@ -63,8 +63,8 @@ class KvNative(KVCacheManager):
             "_decide_watermark_trigger": native._ask_watermark,
             "_host_pages_kept_back": native._ask_keep_back,
             "_plan_moves": native._ask_moves,
-        }[name]
-        req: Request = ask(*args, **kwargs)
+        }
+        req = asks[name](*args, **kwargs)
         plan = native._plan(req)
         operations = () if isinstance(plan, MigrationPlan) else plan.operations
         return Foreseen(worker, _value(req, plan), after(req.snapshot, operations, Counter(worker.counters)))

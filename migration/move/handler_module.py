@@ -148,7 +148,7 @@ def _class_text(
     plain = all(handle.spec.is_worker for handle in handles) and not fields
     factory = (
         "    @classmethod\n"
-        f"    def for_worker(cls, worker: Any) -> {recipe.handler_class}:\n"
+        f"    def for_worker(cls, worker: Any) -> {recipe.handler_class if recipe.request is None else 'Self'}:\n"
         + (_ALL_WORKER if plain else _SOME_WORKER)
         + adapter_imports(handles)
         + made

@@ -44,7 +44,7 @@ class PageKeeper(Planner):
         self._host_kv = host_kv
 
     @classmethod
-    def for_worker(cls, worker: Any) -> PageKeeper:
+    def for_worker(cls, worker: Any) -> Self:
         """Handles on a worker: the worker itself, or what the recipe says is read from it."""
         from app.backends import DevicePages, HostPages
 

@@ -729,17 +729,6 @@ class BatchGenWorker:
 			seq.host_token_capacity = seq.host_pages_allocated * self.PAGE_SIZE
 			self.counters["host_pages_grown"] += pages
 
-	def _append_decode_kv_to_host_async(self, entries, global_ids, positions):
-		"""Layer by layer; skips layers whose task is None."""
-		view = self.core_engine.host_paged_kv_worker_view
-		for layer_idx, k, v in entries:
-			if os.environ.get("BATCHGEN_ENABLE_NAN_CHECK") == "1" and torch.isnan(k).any():
-				raise RuntimeError(f"NaN in the keys of layer {layer_idx}")
-			task = view.async_append_decode_kv_to_host(layer_idx, global_ids, k, v, positions)
-			if task is not None:
-				self._pending_kv_append_tasks.append(task)
-				self._pending_kv_append_tensors.append((k, v))
-
 	def _append_decode_kv_to_host_aux_async(self, entries, global_ids, positions):
 		"""Index keys of the auxiliary pool, in step with the primary's append."""
 		view = self.core_engine.host_paged_kv_worker_view_aux

@@ -731,7 +731,6 @@ def test_every_field_of_the_json_is_documented():
 def test_the_worker_of_this_repository_shows_its_habits():
     found = take_inventory("w.py", (ROOT / "batchgen" / "batchgen_worker.py").read_bytes(), "BatchGenWorker")
     assert found.layout.indentation == "tabs"
-    assert "_append_decode_kv_to_host_async" in found.duplicates
     assert ("_put_sequences_on_hold", "_put_sequences_onhold") in [
         (d.first, d.second) for d in found.near_duplicates
     ]

@@ -69,6 +69,14 @@ from batchgen.sequence import (
 	SequenceStatus,
 	configure_page_buffers,
 )
+from batchgen.worker.decode_types import (
+	GRAPHS_DISABLED,
+	DecodeBatch,
+	DecodeOutputs,
+	DecodeStepRequest,
+	DecodeStepResult,
+	GraphDecision,
+)
 
 logger = logging.getLogger("batchgen.worker")
 
@@ -282,6 +290,8 @@ class BatchGenWorker:
 		self._position_ids_buffer: Optional[torch.Tensor] = None
 		self._decode_metadata_key: Optional[Tuple[List[int], List[int]]] = None
 		self._token_readback: Optional[torch.Tensor] = None
+		self._decode_batch: Optional[DecodeBatch] = None
+		self._kv_append_callbacks: Tuple[Optional[Callable], Optional[Callable]] = (None, None)
 
 		self.counters: Counter = Counter()
 		self.graph_reasons: Counter = Counter()
@@ -2830,6 +2840,7 @@ class BatchGenWorker:
 
 		if synchronous:
 			self._deferred_kv_batch = None
+		self._kv_append_callbacks = (kv_append_callback, kv_append_callback_aux)
 		AttnWrapperBase.kv_append_callback = kv_append_callback
 		AttnWrapperBase.kv_append_callback_aux = kv_append_callback_aux
 
@@ -2854,27 +2865,13 @@ class BatchGenWorker:
 			state_slots=state_slots,
 		)
 
-	def _decode_graph_bucket(self, batch_state: BatchState) -> Optional[int]:
-		"""The captured bucket that this step replays, or None; every reason is counted."""
-		if self._cuda_graph_adapter is None:
-			self.graph_reasons["disabled"] += 1
-			return None
-		eligibility = self._cuda_graph_adapter.eligibility(batch_state)
-		self.graph_reasons[eligibility.reason] += 1
-		return eligibility.bucket if eligibility.use_graph else None
-
-	def _decode_replay_graph(self, batch_state: BatchState, bucket: int) -> torch.Tensor:
-		"""eligibility -> prepare_replay_inputs -> replay -> stage KV; logits [B, 1, vocab]."""
-		adapter, manager = self._cuda_graph_adapter, self._cuda_graph_manager
-		inputs = adapter.prepare_replay_inputs(batch_state, bucket)
-		outputs = manager.replay(bucket, inputs)
-		adapter.stage_post_graph_kv(
-			batch_state, outputs, AttnWrapperBase.kv_append_callback, AttnWrapperBase.kv_append_callback_aux
-		)
-		if self._graph_flags.compare:
-			self._decode_compare_graph(batch_state, inputs, outputs)
-		self.counters["graph_steps"] += 1
-		return outputs["logits"][: batch_state.local_bsz].unsqueeze(1)
+	def _decode_graph_decision(self, batch_state: BatchState) -> GraphDecision:
+		"""Whether this step replays a captured bucket, and which; every reason is counted."""
+		decision = GRAPHS_DISABLED
+		if self._cuda_graph_adapter is not None:
+			decision = self._cuda_graph_adapter.eligibility(batch_state)
+		self.graph_reasons[decision.reason] += 1
+		return decision
 
 	def _decode_compare_graph(
 		self, batch_state: BatchState, inputs: Dict[str, torch.Tensor], outputs: Dict[str, torch.Tensor]
@@ -2896,17 +2893,61 @@ class BatchGenWorker:
 		if self._graph_flags.compare_fail:
 			raise RuntimeError(f"graph replay and eager run differ: {report}")
 
-	def _decode_run_eager(self, batch_state: BatchState) -> torch.Tensor:
-		"""One forward outside of the static buffers; logits [B, 1, vocab]. Runs for an empty batch, too: models with
-		collectives inside need every rank."""
-		hidden = self.model(batch_state.input_ids, batch_state.position_ids)
+	def _decode_run_eager(self, batch: DecodeBatch) -> DecodeOutputs:
+		"""One forward outside of the static buffers. Runs for an empty batch, too: models with collectives inside need
+		every rank."""
+		hidden = self.model(batch.state.input_ids, batch.state.position_ids)
 		self.counters["eager_steps"] += 1
-		return self.model.compute_logits(hidden).unsqueeze(1)
+		return DecodeOutputs(self.model.compute_logits(hidden).unsqueeze(1))
+
+	def _decode_stage(
+		self, sequences: Sequence[SequenceEntry], new_tokens: torch.Tensor, max_seqlen: int
+	) -> DecodeStepRequest:
+		"""Put the coming step's batch where `step` finds it; returns what `step` is to be asked."""
+		state = self._decode_make_batch_state(sequences, new_tokens, max_seqlen)
+		self._decode_batch = DecodeBatch(
+			state,
+			tuple(sequences),
+			self._token_readback[: len(sequences)],
+			*self._kv_append_callbacks,
+		)
+		uuids = tuple(seq.uuid for seq in sequences)
+		return DecodeStepRequest(
+			uuids, state.cache_seqlens, state.position_ids, self._decode_graph_decision(state)
+		)
+
+	def step(self, req: DecodeStepRequest) -> DecodeStepResult:
+		"""One decode forward of the staged batch (eligibility -> prepare_replay_inputs -> replay -> stage KV, or an eager
+		run), and the selection of its tokens, whose copy to the host is started.
+
+		RuntimeError, with nothing launched, when another batch is staged than the request's, or the adapter does not say
+		of it what the request says.
+		"""
+		batch, adapter = self._decode_batch, self._cuda_graph_adapter
+		if batch is None or not batch.is_for(req):
+			raise RuntimeError(f"[SCHED_INVARIANT] the staged batch is not that of sequences {list(req.active_uuids)}")
+		decision = GRAPHS_DISABLED if adapter is None else adapter.eligibility(batch.state)
+		if decision != req.cuda_graph_decision:
+			raise RuntimeError(f"[SCHED_INVARIANT] the step was to run by {req.cuda_graph_decision}, now it is {decision}")
+		with torch.inference_mode():
+			if decision.use_graph:
+				inputs = adapter.prepare_replay_inputs(batch.state, decision.bucket)
+				outputs = self._cuda_graph_manager.replay(decision.bucket, inputs)
+				adapter.stage_post_graph_kv(batch.state, outputs, batch.append_kv, batch.append_index_keys)
+				if self._graph_flags.compare:
+					self._decode_compare_graph(batch.state, inputs, outputs)
+				self.counters["graph_steps"] += 1
+				logits = outputs["logits"][: batch.state.local_bsz].unsqueeze(1)
+			else:
+				logits = self._decode_run_eager(batch).logits
+			next_tokens = self._select_tokens(logits[:, -1, :], list(batch.sequences))
+		batch.readback.copy_(next_tokens, non_blocking=True)
+		return DecodeStepResult(next_tokens, batch.readback, decision)
 
 	def _decode_forward_step(
 		self, state: _DecodeLoopState, new_tokens: torch.Tensor, batch: Sequence[int]
 	) -> Tuple[torch.Tensor, List[int]]:
-		"""One token for every local row: bind, forward (static buffers or eager), select, start the host append.
+		"""One token for every local row: bind, stage, step, start the host append.
 
 		Returns (next tokens on the device, the same on the host).
 		"""
@@ -2916,23 +2957,15 @@ class BatchGenWorker:
 		self._decode_verify_page_table(state, batch)
 		max_seqlen = self._bind_decode_attention_metadata(sequences)
 		self._decode_begin_deferred_kv(sequences)
-		batch_state = self._decode_make_batch_state(sequences, new_tokens, max_seqlen)
-		bucket = self._decode_graph_bucket(batch_state)
-		with torch.inference_mode():
-			if bucket is not None:
-				logits = self._decode_replay_graph(batch_state, bucket)
-			else:
-				logits = self._decode_run_eager(batch_state)
-			next_tokens = self._select_tokens(logits[:, -1, :], sequences)
-		readback = self._token_readback[: len(batch)]
-		readback.copy_(next_tokens, non_blocking=True)
+		result = self.step(self._decode_stage(sequences, new_tokens, max_seqlen))
+		self._decode_batch = None
 		self._flush_deferred_kv_to_host()
 		if self.device.type == "cuda":
 			torch.cuda.current_stream().synchronize()
 		self._cumulative_decode_steps += 1
 		self._cumulative_decode_seconds += time.perf_counter() - started
 		self.counters["decode_steps"] += 1
-		return next_tokens, readback.tolist()
+		return result.next_tokens, result.readback.tolist()
 
 	def _decode_update_sequences(self, batch: Sequence[int], tokens: Sequence[int]):
 		"""Keep the step's tokens; a row that is done waits for the boundary and keeps its last token."""
@@ -3157,6 +3190,7 @@ class BatchGenWorker:
 		self._pending_kv_append_tensors = []
 		self._deferred_kv_append_wait_errors = []
 		self._deferred_kv_batch = None
+		self._decode_batch = None
 		self._disable_decode_watchdog()
 		self._unbind_attn_wrapper()
 		if not hasattr(self, "model"):

@@ -63,6 +63,10 @@ class _Run:
         self.point, self.step = Point.PREFILL, 0
         self.known: dict[Point, Known] = {point: {} for point in Point}
 
+    def failed_at(self, step: int | None) -> None:
+        """What is found next is of this step, where it is known."""
+        self.step = self.step if step is None else step
+
     def differ(
         self, kind: Kind, field: str, control: str, candidate: str, point: Point | None = None
     ) -> None:
@@ -158,8 +162,8 @@ def run_lockstep(
         if isinstance(theirs, Failed | Done) and tally.fired is None:
             tally.fired = theirs.fired
         if isinstance(theirs, Failed | Lost):
-            if isinstance(theirs, Failed) and theirs.step is not None:
-                run.step = theirs.step
+            if isinstance(theirs, Failed):
+                run.failed_at(theirs.step)
             run.differ(Kind.OUTCOME, "outcome", _outcome(ours), _outcome(theirs))
             text = theirs.traceback if isinstance(theirs, Failed) else theirs.stderr
             return Outcome(hello, candidate_traceback=text)

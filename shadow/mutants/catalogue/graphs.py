@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from shadow.mutants.patch import around, module
@@ -72,14 +73,14 @@ def step_counter_advanced_at_capture(plant: Plant) -> Iterator[None]:
 def replay_of_another_bucket(plant: Plant) -> Iterator[None]:
     """vllm#35969: the bucket is chosen by the rows of the step before."""
 
-    def bucket(original: Any, state: Any) -> Any:
-        chosen = original(state)
+    def decide(original: Any, adapter: Any, state: Any) -> Any:
+        chosen = original(adapter, state)
         if plant.step() == 14:
             plant.fired()
-            return 4
+            return replace(chosen, use_graph=True, bucket=4)
         return chosen
 
-    with around(plant.worker, "_decode_graph_bucket", bucket):
+    with around(module(plant, "cuda_graph").Glm5CudaGraphAdapter, "eligibility", decide):
         yield
 
 
@@ -88,14 +89,14 @@ def replay_of_another_bucket(plant: Plant) -> Iterator[None]:
 def replay_given_up(plant: Plant) -> Iterator[None]:
     """vllm#33638 (the other way): steps run eagerly where they should be replayed, and nobody notices."""
 
-    def bucket(original: Any, state: Any) -> Any:
-        chosen = original(state)
+    def decide(original: Any, adapter: Any, state: Any) -> Any:
+        chosen = original(adapter, state)
         if plant.step() == 14:
             plant.fired()
-            return None
+            return replace(chosen, use_graph=False, bucket=None)
         return chosen
 
-    with around(plant.worker, "_decode_graph_bucket", bucket):
+    with around(module(plant, "cuda_graph").Glm5CudaGraphAdapter, "eligibility", decide):
         yield
 
 
@@ -119,10 +120,10 @@ def graphs_kept_over_a_phase(plant: Plant) -> Iterator[None]:
 def eager_instead_of_replay(plant: Plant) -> Iterator[None]:
     """Control (flashinfer#4647): one side replays buckets, the other runs every step eagerly."""
 
-    def bucket(original: Any, state: Any) -> Any:
-        original(state)
+    def decide(original: Any, adapter: Any, state: Any) -> Any:
+        chosen = original(adapter, state)
         plant.fired()
-        return None
+        return replace(chosen, use_graph=False, bucket=None)
 
-    with around(plant.worker, "_decode_graph_bucket", bucket):
+    with around(module(plant, "cuda_graph").Glm5CudaGraphAdapter, "eligibility", decide):
         yield

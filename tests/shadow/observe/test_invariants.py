@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from batchgen.attention import AttnWrapperBase
-from batchgen.cuda_graph import StaticBuffers
+from batchgen.cuda_graph import Glm5CudaGraphAdapter, StaticBuffers
 from shadow.invariants import INVARIANTS
 from shadow.observation import Point
 
@@ -285,23 +285,18 @@ def test_what_was_mended_is_whole_again(broken: Run) -> None:
 # what one event cannot show
 
 
-def test_a_buffer_that_was_replaced_after_its_capture_is_named() -> None:
+def test_a_buffer_that_was_replaced_after_its_capture_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def fresh_tensor_each_step(worker: Any) -> None:
-        StaticBuffersAudit.disable(worker)
+        original = Glm5CudaGraphAdapter.prepare_replay_inputs
 
-    class StaticBuffersAudit:
-        @staticmethod
-        def disable(worker: Any) -> None:
-            original = worker._decode_replay_graph
+        def prepare(adapter: Any, state: Any, bucket: int) -> Any:
+            buffers = worker._cuda_graph_manager.buffers(bucket)
+            buffers.audit = lambda: None  # the manager's own check would end the run
+            if worker.counters["decode_steps"] >= 3:
+                buffers.inputs["rank_token_counts"] = buffers.inputs["rank_token_counts"].clone()
+            return original(adapter, state, bucket)
 
-            def replay(state: Any, bucket: int) -> Any:
-                buffers = worker._cuda_graph_manager.buffers(bucket)
-                buffers.audit = lambda: None  # the worker's own check would end the run
-                if worker.counters["decode_steps"] >= 3:
-                    buffers.inputs["rank_token_counts"] = buffers.inputs["rank_token_counts"].clone()
-                return original(state, bucket)
-
-            worker._decode_replay_graph = replay
+        monkeypatch.setattr(Glm5CudaGraphAdapter, "prepare_replay_inputs", prepare)
 
     run = generate(random_requests(2, seed=2, new=(8, 8)), prepare=fresh_tensor_each_step)
     found = run.violated()

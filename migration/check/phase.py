@@ -8,7 +8,8 @@ from typing import Literal
 
 from migration.code.source import Source
 from migration.code.structure import ClassOutline
-from migration.phases.gate_text import LEGACY, gated
+from migration.move.others import LEGACY
+from migration.phases.gate_text import gated
 from migration.recipe import Recipe
 
 Phase = Literal["port", "gate", "cleanup"]

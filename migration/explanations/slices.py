@@ -50,9 +50,11 @@ section = "KV Cache Helper Methods"      # as in `# ===== KV Cache Helper Method
         "annotations, `if TYPE_CHECKING:` ends the circle.",
     ),
     "MG106": Explanation(
-        what="The worker module has something with the name of the handler class already.",
-        why="The stubs call the handler by that name; one of the two would hide the other.",
-        past="Choose another `class` under `[target]`.",
+        what="The worker module has something with the name of the handler class, of the gate or of what the "
+        "gate imports (`Gate`, `Isolated`) already. The same import at its top level is no clash.",
+        why="The stubs and gates call it by that name; one of the two would hide the other.",
+        past="Choose another `class` under `[target]`, another `name` for the slice, or rename what the module "
+        "has.",
     ),
     "MG107": Explanation(
         what="Another file replaces the method: a subclass overrides it, or a test patches it; and moved code "
@@ -71,11 +73,12 @@ late_bound = ["_get_free_pages"]
     ),
     "MG108": Explanation(
         what="Some methods of the slice are stubs of this tool and some are not, or the stubs are there and "
-        "the handler module is missing.",
+        "the handler module is missing; or a method is behind the gate of another slice.",
         why="The recipe describes one state or the other. In between it is not clear which copy of a method "
         "counts.",
         past="Take the earlier port back (`migrate undo`, or git), or bring the missing file back. A method "
-        "that was added to the section later needs a recipe of its own.",
+        "that was added to the section later needs a recipe of its own; one that another slice has is taken "
+        "out of `methods`.",
     ),
     "MG109": Explanation(
         what="The recipe carries the hashes of the bodies that it was planned on, and a method differs from "

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from migration.code.source import read_source
+from migration.code.structure import outline
 from migration.code.tree import OverlayTree, Tree
 from migration.errors import Refusal
 from migration.ledger.change import FileChange
-from migration.move.cut import CutOutcome, CutPlan, CutRefused, plan_cut
+from migration.move.cut import CutOutcome, CutPlan, CutRefused, is_stub, plan_cut
+from migration.phases.state import before_cut, read_worker, ungated
 from migration.recipe import Recipe
 
 
@@ -27,7 +30,9 @@ class Ordered:
 
 
 def commute(first: Recipe, second: Recipe, tree: Tree) -> Commute | Ordered:
-    """Plan both orders in memory and compare every file of the result."""
+    """Plan both orders in memory and compare every file of the result. A slice that is ported or gated counts
+    as one that is not: its legacy bodies are there."""
+    tree = _unported(second, _unported(first, tree))
     ab, why_ab = _both(first, second, tree)
     ba, why_ba = _both(second, first, tree)
     if ab is None or ba is None:
@@ -41,6 +46,14 @@ def commute(first: Recipe, second: Recipe, tree: Tree) -> Commute | Ordered:
     if differing:
         return Ordered(None, tuple(_parting(path, ab.get(path), ba.get(path)) for path in differing))
     return Commute(tuple(sorted(ab)))
+
+
+def _unported(recipe: Recipe, tree: Tree) -> Tree:
+    whole = ungated(recipe, read_worker(recipe, tree))
+    shape = outline(read_source(recipe.source_file, whole), recipe.source_class)
+    if any(is_stub(method, recipe) for method in shape.methods):
+        return tree
+    return OverlayTree(before_cut(recipe, tree), {recipe.source_file: whole})
 
 
 def _both(one: Recipe, other: Recipe, tree: Tree) -> tuple[dict[str, bytes] | None, tuple[str, ...]]:

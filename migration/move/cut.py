@@ -16,7 +16,7 @@ from migration.code.facts import MethodFacts, SelfUse, method_facts
 from migration.code.import_graph import ImportGraph
 from migration.code.import_roots import import_root
 from migration.code.source import Edit, Source, apply_edits, read_source
-from migration.code.structure import ClassOutline, Method, Section, outline, top_imports
+from migration.code.structure import ClassOutline, Method, Section, outline
 from migration.code.tree import OverlayTree, Tree
 from migration.errors import MigrationError, Refusal
 from migration.ledger.change import FileChange
@@ -38,6 +38,7 @@ from migration.move.names import (
     plan_imports,
 )
 from migration.move.orphans import remove_orphans
+from migration.move.others import own_methods, switches
 from migration.move.planned import changed_since
 from migration.move.proof import Proof, Result, prove
 from migration.move.protocols import Handle, MemberTypes, handles
@@ -49,6 +50,7 @@ from migration.move.rules import method_refusals
 from migration.move.snapshot import snapshot_refusals, used_fields
 from migration.move.traced import traced_types
 from migration.move.usage import Mentions, overrides
+from migration.move.worker_imports import handler_import_line
 from migration.recipe import Recipe
 
 
@@ -125,6 +127,10 @@ def _plan(recipe: Recipe, tree: Tree) -> CutOutcome:
             "" if target else f"; {recipe.target_file} is missing"
         )
         return _refused(recipe, "MG108", recipe.source_class, chosen[0].first_line, message)
+    gates = switches(shape)
+    if gated := {m.name: gates[name] for m in chosen if (name := moved_name(m, shape.name)) in gates}:
+        message = "; ".join(f"{name} is behind {gate} already" for name, gate in gated.items())
+        return _refused(recipe, "MG108", recipe.source_class, chosen[0].first_line, message)
     names = module_names(recipe, source)
     moving, facts = movings(recipe, tree, source, shape, chosen, names)
     proven, unproven, unasked = proven_calls(recipe, source, shape, tree, {one.label for one in moving})
@@ -199,8 +205,9 @@ def select(shape: ClassOutline, recipe: Recipe) -> tuple[Method, ...]:
     if not recipe.methods:
         section = find_section(shape, recipe)
         _check_names(recipe, section)
-        wanted = {method.name for method in section.methods} - set(recipe.stays)
-        return _definitions(shape, wanted, section.methods)
+        own = own_methods(shape, section.methods, recipe)
+        wanted = {method.name for method in own} - set(recipe.stays)
+        return _definitions(shape, wanted, own)
     known = {method.name for method in shape.methods}
     unknown = [name for name in recipe.methods if name not in known]
     if unknown:
@@ -544,22 +551,10 @@ class _Cut:
         return Edit(start, end, text)
 
     def _import_edit(self) -> Edit:
-        """`from <target> import <handler>` after the imports at the top of the worker module."""
-        item = ImportName(*self.recipe.served)
-        last = self.source.head_lines
-        for node in top_imports(self.source):
-            if self._is_handler_import(node) and ast.unparse(node) > f"from {item.module} import {item.name}":
-                break  # handlers stand in one order, whichever was cut first
-            last = node.end_lineno or node.lineno
-        position = self.source.offset(last + 1)
-        line = import_lines([item], lambda _: True)
+        """`from <target> import <handler>` among the imports of handlers at the top of the worker module."""
+        position = self.source.offset(handler_import_line(self.source, self.tree, self.recipe))
+        line = import_lines([ImportName(*self.recipe.served)], lambda _: True)
         return Edit(position, position, line.replace("\n", self.source.eol.decode()).encode())
-
-    def _is_handler_import(self, node: ast.stmt) -> bool:
-        if not isinstance(node, ast.ImportFrom) or node.module is None or len(node.names) != 1:
-            return False
-        data = self.tree.read(posixpath.join(self.recipe.import_root, node.module.replace(".", "/") + ".py"))
-        return data is not None and b"def for_worker(cls, worker" in data
 
     def _packages(self) -> list[FileChange]:
         """`__init__.py` for the folders that the target adds to a regular package."""

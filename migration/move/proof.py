@@ -127,10 +127,7 @@ def prove(
         ignored = {*lazy, *late, result.alias}
         meant = expected if declared.declared else None
         faults += [("MG202", fault) for fault in scope_faults(before, one, new, there, ignored, meant)]
-        if _signature(stub.node, one) != _signature(one.node, one):
-            faults.append(("MG206", "the signatures are not equal"))
-        if _forwarding(stub.node, one) != _stub_body(recipe, one):
-            faults.append(("MG206", "the stub does not forward each argument as it came"))
+        faults += [("MG206", fault) for fault in stub_faults(recipe, stub.node, one)]
         refusals += [Refusal(code, one.label, one.method.first_line, fault) for code, fault in faults]
         details.append(
             MethodProof(
@@ -181,6 +178,16 @@ def _stubs(recipe: Recipe, shape: ClassOutline, moved: Sequence[Moving]) -> dict
         name = moved_name(method, recipe.source_class)
         if name in wanted and wanted[name].label == method.name and not is_overload(method.node):
             found[name] = method
+    return found
+
+
+def stub_faults(recipe: Recipe, stub: FunctionNode, one: Moving) -> list[str]:
+    """What is wrong with the stub of a method."""
+    found = []
+    if _signature(stub, one) != _signature(one.node, one):
+        found.append("the signatures are not equal")
+    if _forwarding(stub, one) != _stub_body(recipe, one):
+        found.append("the stub does not forward each argument as it came")
     return found
 
 

@@ -16,11 +16,14 @@ from migration.ledger.change import FileChange
 from migration.move.by_hand import missing_by_hand
 from migration.move.cut import CutPlan, CutRefused, module_names, movings, select
 from migration.move.moving import Moving
+from migration.move.names import ModuleNames
+from migration.move.others import LEGACY
 from migration.move.rewrite import indent_unit
 from migration.move.route import route_refusals
+from migration.move.worker_imports import handler_import_line
 from migration.phases.effects import effect_of
-from migration.phases.gate_module import module_edits
-from migration.phases.gate_text import LEGACY, gate_edits, gated
+from migration.phases.gate_module import Effects, module_edits, runtime_names
+from migration.phases.gate_text import gate_edits, gated
 from migration.phases.state import cut_anew, drift, read_worker, ungated
 from migration.recipe import Recipe
 
@@ -75,19 +78,30 @@ def plan_gate(recipe: Recipe, tree: Tree, *, wired: bool = True) -> GatePlan | G
         raise MigrationError("MG401", f"slice {recipe.name}: {'; '.join(unknown)}")
     effects = {one.name: effect_of(one, recipe) for one in moving}
     parts = {part: tuple(named[name] for name in names if name in named) for part, names in recipe.parts}
-    own = {recipe.gate_name, "Gate", recipe.served[1], *(kind for kind, _ in effects.values())}
-    if taken := sorted(own & names.bindings.keys()):
+    if taken := _taken(recipe, names, effects):
         return _refused(recipe, "MG106", ", ".join(taken))
     if legacy := [m.name for m in shape.methods if m.name in {LEGACY + one.name for one in moving}]:
         return _refused(recipe, "MG106", f"{', '.join(legacy)} in class {shape.name}")
     unit = indent_unit(source, moving[0].node, source.indent_of(moving[0].method.first_line).decode())
-    edits = [*gate_edits(source, recipe, moving), *module_edits(source, shape, recipe, effects, parts, unit)]
-    after = apply_edits(source.data, edits)
+    line = handler_import_line(source, tree, recipe)
+    around = module_edits(source, shape, recipe, line, effects, parts, unit)
+    after = apply_edits(source.data, [*gate_edits(source, recipe, moving), *around])
     if faults := _faults(recipe, source, moving, after):
         return GateRefused(recipe, tuple(Refusal("MG202", recipe.source_file, 0, fault) for fault in faults))
     changes = (FileChange(recipe.source_file, source.data, after),)
     kinds = tuple((name, kind) for name, (kind, _) in effects.items())
     return GatePlan(recipe, tuple(one.label for one in moving), kinds, changes, cut)
+
+
+def _taken(recipe: Recipe, names: ModuleNames, effects: Effects) -> list[str]:
+    """Names that the gate needs and that mean something else in the module; the same import is none of them."""
+    wanted = runtime_names(effects)
+    own = {name for name in (recipe.gate_name, recipe.served[1]) if name in names.bindings}
+    for name in wanted.keys() & names.bindings.keys():
+        found = names.bindings[name]
+        if any(b.imported != wanted[name] or b.context != "plain" for b in found):
+            own.add(name)
+    return sorted(own)
 
 
 def _unknown(recipe: Recipe, moved: Collection[str]) -> list[str]:

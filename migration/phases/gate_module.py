@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 
 from migration.code.source import Edit, Source, apply_edits, read_source
 from migration.code.structure import ClassOutline, top_imports
 from migration.move.handler_module import import_lines
 from migration.move.names import ImportName
+from migration.move.worker_imports import RUNTIME, gate_objects, runtime_imports
 from migration.recipe import Recipe
-
-_RUNTIME = "shadow.experiment"
-
 
 #: What the gate is told of each method, by its name in the handler: (constructor, arguments).
 Effects = dict[str, tuple[str, str]]
@@ -42,14 +41,13 @@ def gate_object(recipe: Recipe, effects: Effects, parts: Parts, unit: str, eol: 
     return "".join(line + eol for line in (*lines, ")"))
 
 
-def gate_imports(recipe: Recipe, effects: Effects) -> str:
-    """Import lines of the handler and of the gate's runtime, with LF line ends."""
-    names = {"Gate", *(kind for kind, _ in effects.values())}
-    items = [
-        ImportName(*recipe.served),
-        *(ImportName(_RUNTIME, n) for n in sorted(names)),
-    ]
-    return import_lines(items, lambda _: True)
+def runtime_names(effects: Effects) -> dict[str, ImportName]:
+    """The names that the gate object needs of the runtime, each with its import."""
+    return {name: ImportName(RUNTIME, name) for name in {"Gate", *(kind for kind, _ in effects.values())}}
+
+
+def _runtime_lines(names: Iterable[str]) -> bytes:
+    return import_lines((ImportName(RUNTIME, name) for name in names), lambda _: True).encode()
 
 
 def import_position(source: Source) -> int:
@@ -68,34 +66,94 @@ def class_position(source: Source, shape: ClassOutline) -> int:
 
 
 def module_edits(
-    source: Source, shape: ClassOutline, recipe: Recipe, effects: Effects, parts: Parts, unit: str
+    source: Source,
+    shape: ClassOutline,
+    recipe: Recipe,
+    handler_line: int,
+    effects: Effects,
+    parts: Parts,
+    unit: str,
 ) -> list[Edit]:
+    """Imports and gate object of the slice. What other gates of the module have imported is used, and each
+    thing has one place, so that the module is the same whichever slice was gated first."""
     eol = source.eol.decode()
-    imports = gate_imports(recipe, effects).replace("\n", eol).encode()
+
+    def with_eol(lines: bytes) -> bytes:
+        return lines.replace(b"\n", source.eol)
+
+    handler = with_eol(import_lines([ImportName(*recipe.served)], lambda _: True).encode())
+    imports, after = source.offset(handler_line), import_position(source)
+    there = runtime_imports(source)
+    wanted = runtime_names(effects).keys() - {alias.name for node in there for alias in node.names}
+    edits: list[Edit] = []
+    runtime = b""
+    if ours := [node for node in there if _spelled(source, node) == with_eol(_named(node))] if wanted else []:
+        names = wanted | {alias.name for alias in ours[0].names}
+        edits.append(_in_place_of(source, ours[0], with_eol(_runtime_lines(names))))
+    elif wanted:
+        runtime = with_eol(_runtime_lines(wanted))
     body = (gate_object(recipe, effects, parts, unit, eol) + eol + eol).encode()
-    at, before = import_position(source), class_position(source, shape)
-    if at == before:
-        return [Edit(at, at, imports + body)]
-    return [Edit(at, at, imports), Edit(before, before, body)]
+    before = gate_position(source, shape, recipe)
+    texts: dict[int, bytes] = {}
+    for at, text in ((imports, handler), (after, runtime), (before, body)):
+        texts[at] = texts.get(at, b"") + text
+    return [*edits, *(Edit(at, at, text) for at, text in texts.items() if text)]
+
+
+def gate_position(source: Source, shape: ClassOutline, recipe: Recipe) -> int:
+    """Byte offset before the class, among the gates that stand there in the order of their names."""
+    end = class_position(source, shape)
+    gates = gate_objects(source)
+    later = [
+        node for name, node in gates.items() if name > recipe.gate_name and source.offset(node.lineno) < end
+    ]
+    for node in reversed(source.tree.body):
+        if source.offset(node.lineno) < end:
+            if node not in later:
+                break
+            end = source.offset(node.lineno)
+    return end
+
+
+def _named(node: ast.ImportFrom) -> bytes:
+    return _runtime_lines(alias.name for alias in node.names)
+
+
+def _spelled(source: Source, node: ast.ImportFrom) -> bytes:
+    return source.data[source.offset(node.lineno) : source.offset((node.end_lineno or node.lineno) + 1)]
+
+
+def _in_place_of(source: Source, node: ast.stmt, text: bytes) -> Edit:
+    return Edit(source.offset(node.lineno), source.offset((node.end_lineno or node.lineno) + 1), text)
 
 
 def without_gate(recipe: Recipe, data: bytes) -> bytes:
-    """The module without the lines that `module_edits` added."""
+    """The module without what `module_edits` added; what anything else in it uses of the runtime stays."""
     source = read_source(recipe.source_file, data)
+    gate = gate_objects(source).get(recipe.gate_name)
     edits: list[Edit] = []
+    own: set[str] = set()
+    if gate is not None:
+        edit = _in_place_of(source, gate, b"")
+        blank = re.match(rb"(?:[ \t]*(?:\r\n|\r|\n)){0,2}", data[edit.end :])
+        edits.append(Edit(edit.start, edit.end + (blank.end() if blank else 0), b""))
+        rest = (node for node in source.tree.body if node is not gate)
+        own = _names(gate) - {name for node in rest for name in _names(node)}
     for node in source.tree.body:
-        end = source.offset((node.end_lineno or node.lineno) + 1)
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == recipe.gate_name:
-            blank = re.match(rb"(?:[ \t]*(?:\r\n|\r|\n)){0,2}", data[end:])
-            edits.append(Edit(source.offset(node.lineno), end + (blank.end() if blank else 0), b""))
-        elif isinstance(node, ast.ImportFrom) and _is_ours(node, recipe):
-            edits.append(Edit(source.offset(node.lineno), end, b""))
+        if isinstance(node, ast.ImportFrom) and _brings(node, *recipe.served):
+            edits.append(_in_place_of(source, node, b""))
+    for node in runtime_imports(source):
+        names = [alias.name for alias in node.names]
+        if own & set(names):
+            left = [name for name in names if name not in own]
+            text = _runtime_lines(left).replace(b"\n", source.eol) if left else b""
+            edits.append(_in_place_of(source, node, text))
     return apply_edits(data, edits)
 
 
-def _is_ours(node: ast.ImportFrom, recipe: Recipe) -> bool:
-    names = [alias.name for alias in node.names]
-    module, name = recipe.served
-    if node.module == module:
-        return names == [name]
-    return node.module == _RUNTIME and "Gate" in names
+def _names(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _brings(node: ast.ImportFrom, module: str, name: str) -> bool:
+    return node.module == module and [alias.name for alias in node.names] == [name]

@@ -19,10 +19,9 @@ from collections.abc import Iterator, Sequence
 from migration.code.source import Edit, Source
 from migration.code.structure import ClassOutline, Method
 from migration.move.moving import Moving, moved_name, yields
+from migration.move.others import LEGACY
 from migration.move.rewrite import forwarded, indent_unit, signature_text
 from migration.recipe import Recipe
-
-LEGACY = "_legacy_"
 
 
 def gate_edits(source: Source, recipe: Recipe, moving: Sequence[Moving]) -> Iterator[Edit]:

@@ -16,9 +16,9 @@ from migration.code.structure import ClassOutline, Method, outline
 from migration.code.tree import Tree
 from migration.errors import MigrationError
 from migration.move.cut import module_names, movings
+from migration.move.delegates import is_delegate
 from migration.move.moving import Moving, is_overload, mangled
 from migration.recipe import Recipe, host_handle
-from migration.survey.delegates import is_delegate
 
 #: Methods that set the object up: what only they and a cluster use is the cluster's own.
 SETUP = frozenset(("__init__", "__new__", "__post_init__", "__init_subclass__", "__del__"))

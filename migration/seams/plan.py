@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from migration.code.tree import Tree
 from migration.errors import MigrationError
 from migration.move.cut import find_section
+from migration.move.delegates import is_delegate
 from migration.recipe import Recipe, host_handle, module_name
 from migration.seams.divide import divide
 from migration.seams.graph import ClassGraph
@@ -20,7 +21,6 @@ from migration.seams.search import find_seams
 from migration.seams.splitting import Splitting, splittings
 from migration.seams.trial import Trial, try_out
 from migration.seams.words import common_name, title_name
-from migration.survey.delegates import is_delegate
 
 DEFAULT_BUDGET, DEFAULT_TOP = 500, 5
 

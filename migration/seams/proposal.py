@@ -8,13 +8,13 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from migration.code.tree import Tree
+from migration.move.delegates import is_delegate
 from migration.proofs.record import proof_path
 from migration.recipe import Recipe
 from migration.seams.concerns import handle_specs, members_of
 from migration.seams.graph import ClassGraph
 from migration.seams.interface import Cluster
 from migration.seams.words import camel
-from migration.survey.delegates import is_delegate
 from migration.survey.free_names import free_module, free_name, names_in
 
 Origin = Literal["seam", "section", "methods", "part"]

@@ -12,7 +12,8 @@ from migration.code.structure import ClassOutline, Method, outline
 from migration.errors import MigrationError
 from migration.move.cut import is_stub
 from migration.move.moving import moved_name
-from migration.phases.gate_text import LEGACY, gated
+from migration.move.others import LEGACY, own_methods
+from migration.phases.gate_text import gated
 from migration.recipe import Recipe
 
 
@@ -114,8 +115,8 @@ def _section(recipe: Recipe, shape: ClassOutline) -> list[Method]:
     )
     return [
         m
-        for m in {moved_name(m, recipe.source_class): m for m in found}.values()
-        if m.name not in recipe.stays and not m.name.startswith(LEGACY)
+        for m in {moved_name(m, recipe.source_class): m for m in own_methods(shape, found, recipe)}.values()
+        if m.name not in recipe.stays
     ]
 
 

@@ -14,10 +14,10 @@ from migration.code.source import Source, read_source
 from migration.code.structure import ClassOutline, Method, outline
 from migration.code.tree import Tree
 from migration.errors import MigrationError, Refusal
+from migration.move.delegates import is_delegate
 from migration.move.moving import is_overload, mangled, moved_name
 from migration.recipe import HandleSpec, Recipe
 from migration.survey.attempts import Attempts
-from migration.survey.delegates import is_delegate
 from migration.survey.free_names import free_module, free_name, names_in
 from migration.survey.remembered import RememberedTree
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from migration.move.cut import CutOutcome, CutPlan, CutRefused, plan_cut
 from migration.recipe import HandleSpec, Recipe
@@ -69,3 +73,21 @@ def planned(worker: bytes, recipe: Recipe = RECIPE, **files: str) -> CutPlan:
 
 def result(plan: CutPlan, path: str) -> str:
     return next(change.after for change in plan.changes if change.path == path).decode()
+
+
+def exercised(program: Path, folder: Path, **environment: str) -> str:
+    """What `program` prints on the code in `folder`, without the names that only a gated class has."""
+    run = subprocess.run(
+        [sys.executable, str(program)],
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{folder}{os.pathsep}{Path(__file__).resolve().parents[2]}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return "".join(line for line in run.stdout.splitlines(keepends=True) if not line.startswith("_legacy_"))

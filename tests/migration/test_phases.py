@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,9 +18,8 @@ from migration.phases.port import PortClean, PortPlan, PortRefused, plan_port
 from migration.recipe import Recipe
 
 from .golden_cases import GOLDEN, cut, files, recipe_of
-from .support import RECIPE, DictTree, tree_of, worker_source
+from .support import RECIPE, DictTree, exercised, tree_of, worker_source
 
-ROOT = Path(__file__).resolve().parents[2]
 CASES = sorted(path.parent.name for path in GOLDEN.glob("*/after"))
 
 
@@ -36,21 +32,7 @@ def write(root: Path, changes: Sequence[FileChange]) -> None:
 
 
 def printed(case: str, folder: Path, **environment: str) -> str:
-    """What the exercise prints, without the names that only the gated class has."""
-    run = subprocess.run(
-        [sys.executable, str(GOLDEN / case / "exercise.py")],
-        env={
-            **os.environ,
-            "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            **environment,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    return "".join(line for line in run.stdout.splitlines(keepends=True) if not line.startswith("_legacy_"))
+    return exercised(GOLDEN / case / "exercise.py", folder, **environment)
 
 
 def gated(case: str, tmp_path: Path) -> tuple[Recipe, Path]:

@@ -11,7 +11,7 @@ from migration.check.rules.base import Rule
 from migration.check.subject import Subject
 from migration.code.structure import FunctionNode, Method
 from migration.inverse.fold import stubs_of
-from migration.phases.gate_text import LEGACY
+from migration.move.others import LEGACY
 from migration.recipe_checklist import Item
 
 

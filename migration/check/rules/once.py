@@ -12,7 +12,7 @@ from migration.check.rules.calls import called
 from migration.check.subject import Subject
 from migration.code.structure import FunctionNode
 from migration.move.moving import moved_name
-from migration.phases.gate_text import LEGACY
+from migration.move.others import LEGACY
 from migration.recipe_checklist import Item
 
 

@@ -63,9 +63,7 @@ def read_subject(
         outline(handler, recipe.handler_class),
         today,
         next((proof for proof in proofs if proof.recipe.name == recipe.name), None),
-        tuple(
-            p for p in proofs if p.recipe.name != recipe.name and p.recipe.source_file == recipe.source_file
-        ),
+        tuple(proof for proof in proofs if proof.recipe.name != recipe.name),
         changed,
     )
     if not subject.methods:

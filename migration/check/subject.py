@@ -18,7 +18,8 @@ from migration.code.module_names import ModuleNames, module_names
 from migration.code.source import Source, read_source
 from migration.code.structure import ClassOutline, FunctionNode, Method, classes, outline
 from migration.code.tree import Tree
-from migration.phases.gate_text import LEGACY, gated
+from migration.move.others import LEGACY, switches
+from migration.phases.gate_text import gated
 from migration.phases.state import ungated
 from migration.proofs.record import ProofFile
 from migration.recipe import Recipe
@@ -57,8 +58,8 @@ class Subject:
     handler_shape: ClassOutline
     today: datetime.date
     proof: ProofFile | None = None
-    #: Proofs of other slices of the same class's file.
-    later: tuple[ProofFile, ...] = ()
+    #: Proofs of other slices.
+    others: tuple[ProofFile, ...] = ()
     changed: Changed | None = None
 
     @cached_property
@@ -166,7 +167,10 @@ class Subject:
 
     @cached_property
     def legacy(self) -> dict[str, Method]:
-        return {m.name.removeprefix(LEGACY): m for m in self.shape.methods if m.name.startswith(LEGACY)}
+        """Legacy bodies, less those behind the gates of other slices."""
+        gates, own = switches(self.shape), self.recipe.gate_name
+        found = {m.name.removeprefix(LEGACY): m for m in self.shape.methods if m.name.startswith(LEGACY)}
+        return {name: method for name, method in found.items() if gates.get(name, own) == own}
 
     @cached_property
     def before_gate(self) -> bytes:

@@ -11,7 +11,6 @@ from migration.commands.options import add_repository, add_slice
 
 if TYPE_CHECKING:
     from migration.check.model import Report
-    from migration.proofs.record import ProofFile
     from migration.recipe_checklist import Checklist
 
 _FORMATS = ("terminal", "json", "sarif", "markdown", "junit")
@@ -53,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     from migration.check.run import check
     from migration.code.tree import DiskTree
     from migration.commands.writing import open_repository
+    from migration.proofs.store import known_proofs
     from migration.slices import load_recipe
 
     recipe = load_recipe(arguments.slice)
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         DiskTree(root),
         datetime.date.today(),
         phase=arguments.phase,
-        proofs=_proofs(root),
+        proofs=known_proofs(root),
         changed=changed_since(root, arguments.base, paths),
     )
     form = "json" if arguments.json else arguments.format
@@ -100,14 +100,6 @@ def _checklist(name: str, root: Path) -> Checklist:
     shown = path.resolve()
     where = shown.relative_to(root).as_posix() if shown.is_relative_to(root) else path.name
     return parse_checklist(path.read_text(encoding="utf-8"), where)
-
-
-def _proofs(root: Path) -> list[ProofFile]:
-    """Every proof of the repository; none where none was written."""
-    from migration.proofs.record import FOLDER, SUFFIX
-    from migration.proofs.store import load_all
-
-    return load_all(root) if any((root / FOLDER).glob(f"*{SUFFIX}")) else []
 
 
 def _rendered(report: Report, form: str, exit_code: int) -> str:

@@ -53,7 +53,8 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {
     ),
     "MG208": Explanation(
         what="The files are not those that the proof was written for: the class, the handler or an adapter was "
-        "edited since, or the original that they restore has another digest.",
+        "edited since, or the original that they restore has another digest; or a newer slice of the same file "
+        "does not hold, so that the state that this one left cannot be restored.",
         why="The proof says of these bytes, and of no others, that nothing changed in the move.",
         past="Take the edit back, and make it again in a commit after the slice has landed; or fold the slice "
         "back (`migrate inline`), edit the class and cut again.",

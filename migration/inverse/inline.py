@@ -9,9 +9,12 @@ from migration.code.source import Source, read_source
 from migration.code.structure import outline
 from migration.code.tree import OverlayTree, Tree
 from migration.errors import MigrationError, Refusal
-from migration.inverse.fold import fold
+from migration.inverse.fold import Folded, fold
+from migration.inverse.hunks import apply, text_bytes, text_lines
 from migration.ledger.change import FileChange
 from migration.move.cut import CutPlan, plan_cut
+from migration.phases.gate import GatePlan, plan_gate
+from migration.phases.state import ungated
 from migration.presence.capability import capability_name
 from migration.proofs.record import ProofFile, digest
 
@@ -40,7 +43,7 @@ def plan_inline(tree: Tree, proof: ProofFile) -> InlinePlan | InlineRefused:
     assert worker is not None and handler is not None
     if extra := _more_than(proof, handler):
         return _refused("MG112", recipe.target_file, f"it also has {', '.join(extra)}")
-    folded = fold(recipe, worker, handler, proof.names, proof.inverse)
+    folded = _folded(proof, worker, handler)
     if folded.lost:
         return InlineRefused(tuple(Refusal("MG111", recipe.source_file, 0, lost) for lost in folded.lost))
     gone: dict[str, bytes | None] = dict.fromkeys((recipe.target_file, *proof.created))
@@ -58,11 +61,33 @@ def plan_inline(tree: Tree, proof: ProofFile) -> InlinePlan | InlineRefused:
     for path in recipe.generated:
         if (data := tree.read(path)) is not None and data == written.get(path):
             changes.append(FileChange(path, data, None))
-    changes.append(FileChange(recipe.source_file, worker, folded.worker))
+    if folded.worker != worker:  # of a port nothing has changed there
+        changes.append(FileChange(recipe.source_file, worker, folded.worker))
     if (own := tree.read(proof.path)) is not None:
         changes.append(FileChange(proof.path, own, None))
-    exact = digest(folded.worker) == proof.before
+    exact = digest(_before_phase(proof, tree, folded.worker)) == proof.before
     return InlinePlan(tuple(d.name for d in proof.proof.details), tuple(changes), exact)
+
+
+def _folded(proof: ProofFile, worker: bytes, handler: bytes) -> Folded:
+    """The class's file with the methods in it: with gates they are there, without they come from the handler."""
+    recipe = proof.recipe
+    if proof.phase in ("port", "gate"):
+        return Folded(ungated(recipe, read_source(recipe.source_file, worker)), ())
+    lines, lost = apply(text_lines(worker), proof.delegates)
+    folded = fold(recipe, text_bytes(lines), handler, proof.names, proof.inverse)
+    gone = tuple(
+        f"no place for the delegate {line.strip()!r}" for hunk in lost for line in hunk.new if "def " in line
+    )
+    return Folded(folded.worker, (*gone, *folded.lost))
+
+
+def _before_phase(proof: ProofFile, tree: Tree, original: bytes) -> bytes:
+    """What the phase of the proof began with: a clean-up with the gates."""
+    if proof.phase != "cleanup":
+        return original
+    again = plan_gate(proof.recipe, OverlayTree(tree, {proof.recipe.source_file: original}), wired=False)
+    return (again.changes[0].after or b"") if isinstance(again, GatePlan) else b""
 
 
 def _refused(code: str, where: str, message: str) -> InlineRefused:

@@ -19,10 +19,15 @@ def load_proof(root: Path, name: str) -> ProofFile:
 
 def load_all(root: Path) -> list[ProofFile]:
     """Every proof file of the repository; MG110 when there is none: nothing verified is no success."""
-    files = _files(root)
-    if not files:
+    found = known_proofs(root)
+    if not found:
         raise MigrationError("MG110", f"no {FOLDER}/*{SUFFIX} in {root}")
-    return [loads(file.read_bytes(), str(file)) for file in files]
+    return found
+
+
+def known_proofs(root: Path) -> list[ProofFile]:
+    """Every proof file of the repository, where there are any."""
+    return [loads(file.read_bytes(), str(file)) for file in _files(root)]
 
 
 def _files(root: Path) -> list[Path]:

@@ -1,242 +1,134 @@
-"""Check a working tree against its proof files, from the files alone.
+"""Check a working tree against its proof files: slices stack, and each restores what an older one left.
 
-The original is restored from the two files and must have the recorded digest; then the whole proof is
-made again on it. Slices of one file stack: each restores the state that the one before it left.
+Which is the next older one the digests tell. A proof file keeps the last phase of its slice, so that a clean-up
+that is taken back leaves the gates of the slice in the file; when these came, before or after the phases of
+other slices, nothing says. But gates can be taken out in any order and leave the same bytes: an older proof
+holds for the state that has its digest.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
 
 from migration.code.source import read_source
-from migration.code.structure import outline
 from migration.code.tree import OverlayTree, Tree
-from migration.errors import MigrationError, Refusal
-from migration.inverse.fold import fold, stubs_of
-from migration.inverse.hunks import apply, text_bytes, text_lines
-from migration.move.base import base_refusals
-from migration.move.cut import CutOutcome, CutPlan, module_names, movings, select
-from migration.move.planned import body_hash
-from migration.move.proof import Proof, Result, prove
-from migration.move.proven import proven_calls
-from migration.phases.cleanup import without_delegates
-from migration.phases.gate import GatePlan, GateRefused, plan_gate
-from migration.phases.state import before_cut, cut_anew, drift, ungated
+from migration.phases.state import before_cut, ungated
 from migration.proofs.record import ProofFile, digest
-from migration.proofs.share import Share, share
+from migration.proofs.single import Broken, Verdict, Verified, verify_single
+from migration.recipe import Recipe
+
+__all__ = ["Broken", "Restored", "Verdict", "Verified", "is_behind", "verify"]
 
 
 @dataclass(frozen=True)
-class Verified:
-    """The proof holds; `original` are the bytes of the class's file before the cut, `remarks` say which
-    fakes, and files written by hand, are not as they were."""
+class Restored:
+    """A state of a class's file. `gates` are slices whose clean-up has been taken back, so that it has their
+    gates again."""
 
-    proof: ProofFile
-    original: bytes
-    share: Share
-    remarks: tuple[str, ...] = ()
+    data: bytes
+    gates: tuple[Recipe, ...] = ()
+
+    def earlier(self, wanted: Collection[str]) -> Restored | None:
+        """The nearest state, this one or one without some of `gates`, whose SHA-256 is among `wanted`."""
+        for count in range(len(self.gates) + 1):
+            for out in combinations(self.gates, count):
+                data = self.data
+                for recipe in out:
+                    data = ungated(recipe, read_source(recipe.source_file, data))
+                if digest(data) in wanted:
+                    return Restored(data, tuple(recipe for recipe in self.gates if recipe not in out))
+        return None
 
 
 @dataclass(frozen=True)
-class Broken:
-    """The tree is not what was proved, and why; `share` where the legacy bodies are still there to tell."""
+class _Stack:
+    """What is `left` to be taken back of the `states` that were reached, by file; `gone` was taken back."""
 
-    proof: ProofFile
-    reasons: tuple[str, ...]
-    share: Share | None = None
+    tree: Tree
+    left: tuple[ProofFile, ...]
+    states: Mapping[str, Restored] = field(default_factory=dict)
+    gone: tuple[Recipe, ...] = ()
+
+    def tops(self) -> list[tuple[ProofFile, Restored]]:
+        """The proofs that the files are in the state of. A port leaves the state as it is, so that it comes
+        before the proof of what brought the state about."""
+        found: list[tuple[ProofFile, Restored]] = []
+        for path in dict.fromkeys(proof.recipe.source_file for proof in self.left):
+            mine = [proof for proof in self.left if proof.recipe.source_file == path]
+            if state := self._state(path).earlier({proof.after for proof in mine}):
+                found += [(proof, state) for proof in mine if proof.after == digest(state.data)]
+        return sorted(found, key=lambda top: top[0].phase != "port")
+
+    def _state(self, path: str) -> Restored:
+        return self.states.get(path) or Restored(self.tree.read(path) or b"")
+
+    def judge(self, proof: ProofFile, state: Restored) -> Verdict:
+        """First without the handlers of newer slices, then with them: they may have been ported before this
+        phase was, and other files count where a name is looked for in all of them."""
+        states = {**self.states, proof.recipe.source_file: state}
+        tree: Tree = OverlayTree(self.tree, {path: known.data for path, known in states.items()})
+        gated = {recipe.name for known in states.values() for recipe in known.gates}
+        alone = tree
+        for recipe in self.gone:
+            if recipe.name not in gated:
+                alone = before_cut(recipe, alone)
+        verdict = verify_single(alone, proof)
+        if isinstance(verdict, Broken) and alone is not tree:
+            verdict = verify_single(tree, proof)
+        if isinstance(verdict, Broken):
+            return verdict
+        gates = (*state.gates, proof.recipe) if proof.phase == "cleanup" else state.gates
+        return dataclasses.replace(verdict, gates=gates)
+
+    def without(self, verdict: Verified) -> _Stack:
+        """One slice taken back."""
+        proof, recipe = verdict.proof, verdict.proof.recipe
+        left = tuple(other for other in self.left if other is not proof)
+        states = {**self.states, recipe.source_file: Restored(verdict.original, verdict.gates)}
+        return _Stack(self.tree, left, states, (*self.gone, recipe))
+
+    def stuck(self, tops: Sequence[Verdict]) -> list[Verdict]:
+        """Why what is left cannot be reached; `tops` are the verdicts of those that could."""
+        tree = OverlayTree(self.tree, {path: known.data for path, known in self.states.items()})
+        found: list[Verdict] = []
+        for proof in self.left:
+            path = proof.recipe.source_file
+            newer = [top.proof.recipe.name for top in tops if top.proof.recipe.source_file == path]
+            why = ""
+            if newer:
+                why = f"{path} cannot be restored to what it left: {', '.join(newer)} came later and must hold first"
+            elif path in self.states:
+                why = f"no proof file restores {path} to what it left"
+            if proof not in [top.proof for top in tops]:
+                found.append(verify_single(tree, proof, why))
+        return found
 
 
-Verdict = Verified | Broken
-
-
-def verify(tree: Tree, proofs: Sequence[ProofFile]) -> tuple[Verdict, ...]:
-    """A verdict for each proof, newest first for proofs of one file."""
-    left = list(proofs)
+def verify(
+    tree: Tree, proofs: Sequence[ProofFile], wanted: Collection[str] | None = None
+) -> tuple[Verdict, ...]:
+    """Verdicts, newest first for proofs of one file: of all proofs, or until those of the slices `wanted` are
+    among them."""
+    stack = _Stack(tree, tuple(proofs))
+    names = {proof.recipe.name for proof in proofs} if wanted is None else set(wanted)
     found: list[Verdict] = []
-    while left:
-        proof = next((p for p in left if _is_top(tree, p)), left[0])
-        left.remove(proof)
-        verdict = _verify(tree, proof)
-        found.append(verdict)
-        if isinstance(verdict, Verified):
-            tree = OverlayTree(tree, {proof.recipe.source_file: verdict.original})
+    while names & {proof.recipe.name for proof in stack.left}:
+        broken: list[Verdict] = []
+        for proof, state in stack.tops():
+            verdict = stack.judge(proof, state)
+            if isinstance(verdict, Verified):
+                stack = stack.without(verdict)
+                found.append(verdict)
+                break
+            broken.append(verdict)
+        else:
+            return (*found, *broken, *stack.stuck(broken))
     return tuple(found)
 
 
-def _is_top(tree: Tree, proof: ProofFile) -> bool:
-    data = tree.read(proof.recipe.source_file)
-    return data is not None and digest(data) == proof.after
-
-
-def _verify(tree: Tree, proof: ProofFile) -> Verdict:
-    recipe = proof.recipe
-    worker, handler = tree.read(recipe.source_file), tree.read(recipe.target_file)
-    if worker is None or handler is None:
-        missing = recipe.source_file if worker is None else recipe.target_file
-        return Broken(proof, (f"{missing} is missing",))
-    edited = [
-        path
-        for path, data, known in (
-            (recipe.source_file, worker, proof.after),
-            (recipe.target_file, handler, proof.handler),
-        )
-        if digest(data) != known
-    ]
-    wrong, remarks = _beside(tree, proof)
-    if edited or wrong:
-        own = _edits(tree, proof) if edited else []
-        reasons = (*(f"{path} was edited after the proof" for path in edited), *wrong, *own)
-        return Broken(proof, reasons, _share_of_edited(tree, proof, worker))
-    verdict = _verify_pair(tree, proof, worker, handler)
-    return dataclasses.replace(verdict, remarks=remarks) if isinstance(verdict, Verified) else verdict
-
-
-def _share_of_edited(tree: Tree, proof: ProofFile, worker: bytes) -> Share | None:
-    """With the legacy bodies in the class the handler can be written again, whatever became of it."""
-    if proof.phase not in ("port", "gate") or digest(worker) != proof.after:
-        return None
-    cut = cut_anew(proof.recipe, tree, ungated(proof.recipe, read_source(proof.recipe.source_file, worker)))
-    return share(tree, proof, _handler_of(cut)) if isinstance(cut, CutPlan) else None
-
-
-def _handler_of(cut: CutPlan) -> bytes:
-    found = next(change.after for change in cut.changes if change.path == cut.recipe.target_file)
-    assert found is not None
-    return found
-
-
-def _beside(tree: Tree, proof: ProofFile) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(what is wrong, what only is to be known). Calls of the moved code go through an adapter, so its bytes
-    are part of what was reviewed; a fake serves tests, which are free to change it, and what was written by
-    hand is for editing."""
-    found: dict[bool, list[str]] = {True: [], False: []}
-    for path, known in proof.generated:
-        data = tree.read(path)
-        if data is None:
-            found[path == proof.recipe.fakes].append(f"{path} is missing")
-        elif digest(data) != known:
-            found[path == proof.recipe.fakes].append(f"{path} was edited after the proof")
-    for path, known in proof.human:
-        data = tree.read(path)
-        if data is None:
-            found[False].append(f"{path} is missing")
-        elif digest(data) != known:
-            found[True].append(f"{path}, written by hand, was edited after the proof")
-    return tuple(found[False]), tuple(found[True])
-
-
-def _verify_pair(tree: Tree, proof: ProofFile, worker: bytes, handler: bytes) -> Verdict:
-    """The proof of two files that are what they were."""
-    recipe = proof.recipe
-    if proof.phase in ("port", "gate"):
-        return _verify_wiring(tree, proof, worker)
-    cut, lost = apply(text_lines(worker), proof.delegates)
-    whole = text_bytes(cut)
-    if lost or without_delegates(recipe, whole, proof.dropped) != worker:
-        return Broken(proof, ("more than delegates is gone",))
-    folded = fold(recipe, whole, handler, proof.names, proof.inverse)
-    original = folded.worker
-    written = handler  # of a cut nothing else has the digest that was recorded
-    if proof.phase == "cleanup":
-        again = plan_gate(recipe, OverlayTree(tree, {recipe.source_file: original}), wired=False)
-        original = (again.changes[0].after or b"") if isinstance(again, GatePlan) else b""
-        written = _handler_of(again.cut) if isinstance(again, GatePlan) else b""
-    if digest(original) != proof.before:
-        return Broken(proof, ("the original cannot be restored: the proof file was edited", *folded.lost))
-    found = _prove(tree, proof, folded.worker, whole, handler)
-    if isinstance(found, tuple):
-        return Broken(proof, _shown(found))
-    return _judged(tree, proof, found, original, written)
-
-
-def _judged(tree: Tree, proof: ProofFile, again: Proof, original: bytes, written: bytes) -> Verdict:
-    if again != proof.proof:
-        return Broken(proof, ("the proof file states something else than what is proved now",))
-    return Verified(proof, original, share(tree, proof, written))
-
-
-def _verify_wiring(tree: Tree, proof: ProofFile, worker: bytes) -> Verdict:
-    """A port or a gate: made again on the class without gates, it must give what is there."""
-    recipe = proof.recipe
-    original = ungated(recipe, read_source(recipe.source_file, worker))
-    if digest(original) != proof.before:
-        return Broken(proof, ("taking the gates out does not give the original",))
-    reasons: list[str] = []
-    cut: CutOutcome
-    if proof.phase == "gate":
-        again = plan_gate(recipe, OverlayTree(tree, {recipe.source_file: original}))
-        if not isinstance(again, GatePlan):
-            refusals = again.refusals if isinstance(again, GateRefused) else ()
-            return Broken(proof, _shown(refusals) or ("the class cannot be gated any more",))
-        cut = again.cut
-        if again.changes[0].after != worker:
-            reasons.append("the gates are not what `migrate gate` writes")
-    else:
-        cut = cut_anew(recipe, tree, original)
-        if not isinstance(cut, CutPlan):
-            return Broken(proof, ("the methods of the class cannot be cut any more",))
-        reasons += [f"{r.where} of the handler is not the legacy method" for r in drift(recipe, tree, cut)]
-    if reasons:
-        return Broken(proof, tuple(reasons))
-    return _judged(tree, proof, cut.proof, original, _handler_of(cut))
-
-
-def _shown(refusals: Sequence[Refusal]) -> tuple[str, ...]:
-    return tuple(f"{r.code} {r.where}:{r.line} {r.message}" for r in refusals)
-
-
-def _prove(
-    tree: Tree, proof: ProofFile, original: bytes, worker: bytes, handler: bytes
-) -> Proof | tuple[Refusal, ...]:
-    recipe = proof.recipe
-    before = read_source(recipe.source_file, original)
-    shape = outline(before, recipe.source_class)
-    moved, _ = movings(recipe, tree, before, shape, select(shape, recipe), module_names(recipe, before))
-    if found := base_refusals(recipe, tree, handler):
-        return found
-    details = proof.proof.details
-    was = OverlayTree(before_cut(recipe, tree), {recipe.source_file: original})
-    proven, unproven, _ = proven_calls(recipe, before, shape, was, {one.label for one in moved})
-    if unproven:
-        return tuple(unproven)
-    result = Result(
-        worker,
-        handler,
-        {d.moved_name: d.lazy_imports for d in details if d.lazy_imports},
-        {d.moved_name: d.late_reads for d in details if d.late_reads},
-        proof.proof.alias,
-        proof.proof.imports_removed,
-        proven,
-    )
-    return prove(recipe, before, moved, result)
-
-
-def _edits(tree: Tree, proof: ProofFile) -> list[str]:
-    """Which moved methods no longer are what was moved, as far as the edited files still tell."""
-    recipe = proof.recipe
-    worker, handler = tree.read(recipe.source_file), tree.read(recipe.target_file)
-    assert worker is not None and handler is not None
-    if proof.phase != "cut":
-        return []
-    try:
-        shape = outline(read_source(recipe.source_file, worker), recipe.source_class)
-        there = {
-            m.name for m in outline(read_source(recipe.target_file, handler), recipe.handler_class).methods
-        }
-        names = [n for n in proof.names if n in there and n in stubs_of(recipe, shape, [n])]
-        gone = [f"{name} is missing" for name in proof.names if name not in names]
-        folded = fold(recipe, worker, handler, names, proof.inverse)
-        restored = stubs_of(
-            recipe, outline(read_source(recipe.source_file, folded.worker), recipe.source_class), names
-        )
-    except MigrationError as error:
-        return [str(error)]
-    known = {detail.moved_name: detail.body for detail in proof.proof.details}
-    changed = [
-        f"{recipe.handler_class}.{name} is not what was moved"
-        for name in names
-        if name not in restored or body_hash(restored[name].node) != known[name]
-    ]
-    return [*gone, *changed]
+def is_behind(verdict: Verified, data: bytes) -> bool:
+    """Whether the slice, taken back, can leave the class's file as `data`: it was so when it landed."""
+    return Restored(verdict.original, verdict.gates).earlier({digest(data)}) is not None

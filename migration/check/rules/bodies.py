@@ -11,16 +11,14 @@ from migration.check.model import Finding, Fix, Place, Seen, fix, many
 from migration.check.rules.base import Rule
 from migration.check.rules.calls import called
 from migration.check.subject import Subject
-from migration.code.source import Edit, Source, read_source
+from migration.code.source import Edit, Source
 from migration.code.structure import ClassOutline, FunctionNode, Method, outline
-from migration.code.tree import OverlayTree, Tree
 from migration.inverse.fold import stubs_of
 from migration.move.cut import CutPlan, CutRefused
 from migration.move.moving import moved_name
 from migration.patterns import links
 from migration.phases.port import part_of
-from migration.phases.state import cut_anew, ungated
-from migration.proofs.record import ProofFile, digest
+from migration.phases.state import cut_anew
 from migration.proofs.verify import Broken, verify
 from migration.recipe_checklist import Item
 
@@ -35,7 +33,9 @@ def _proved(subject: Subject) -> Seen:
     place = subject.at(subject.handler_shape.node)
     if subject.proof is None:
         return Seen((Finding("MG632", "no proof file says what was moved", place, subject.recipe.name),), 1)
-    (verdict,) = verify(_without_later(subject, subject.proof), [subject.proof])
+    own = subject.proof.recipe.name
+    verdicts = verify(subject.tree, [subject.proof, *subject.others], {own})
+    verdict = next(verdict for verdict in verdicts if verdict.proof.recipe.name == own)
     methods = len(subject.proof.names)
     if isinstance(verdict, Broken):
         reasons = (Finding("MG632", reason, place, subject.recipe.name) for reason in verdict.reasons)
@@ -46,23 +46,6 @@ def _proved(subject: Subject) -> Seen:
         (Place(subject.proof.path, 1),),
         f"{many(methods, 'body')} equal the originals by their proof",
     )
-
-
-def _without_later(subject: Subject, own: ProofFile) -> Tree:
-    """The tree without the slices that were cut out of the same file since: slices stack."""
-    tree, data, left = subject.tree, subject.worker.data, list(subject.later)
-    while (now := digest(data)) != own.after:
-        top = next((proof for proof in left if proof.after == now), None)
-        if top is None:
-            break
-        left.remove(top)
-        (verdict,) = verify(tree, [top])
-        if isinstance(verdict, Broken):
-            break
-        # What a cleanup restores has the gates of its slice: they came later, too.
-        data = ungated(top.recipe, read_source(subject.worker.path, verdict.original))
-        tree = OverlayTree(tree, {subject.worker.path: data})
-    return tree
 
 
 def _ported_anew(subject: Subject) -> Seen:

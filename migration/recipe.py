@@ -140,6 +140,8 @@ class Recipe:
     effects: tuple[tuple[str, str], ...] = ()
     #: Attributes whose objects the gate calls once and answers from the record.
     taped: tuple[str, ...] = ()
+    #: Classes, as `package.module.Name`, whose attributes moved code sets: put back for the handler, and compared.
+    shared: tuple[str, ...] = ()
     #: (part, methods): parts of the gate that have flags of their own.
     parts: tuple[tuple[str, tuple[str, ...]], ...] = ()
     #: `module:Class`, written by hand, that stubs, gates and delegates call instead of the handler; "" for none.
@@ -262,6 +264,7 @@ def parse_recipe(text: str, where: str) -> Recipe:
         gate_prefix=data.get("gate", {}).get("prefix", ""),
         effects=tuple(data.get("gate", {}).get("effects", {}).items()),
         taped=tuple(data.get("gate", {}).get("taped", ())),
+        shared=tuple(data.get("gate", {}).get("shared", ())),
         parts=tuple((part, tuple(names)) for part, names in data.get("gate", {}).get("parts", {}).items()),
         route=data.get("gate", {}).get("route", ""),
         budget=data.get("port", {}).get("budget", 0),

@@ -31,6 +31,8 @@ def gate_object(recipe: Recipe, effects: Effects, parts: Parts, unit: str, eol: 
     lines.append(f"{unit}}},")
     if recipe.taped:
         lines.append(f"{unit}taped=({', '.join(map(repr, recipe.taped))},),")
+    if recipe.shared:
+        lines.append(f"{unit}shared=({', '.join(map(repr, recipe.shared))},),")
     if parts:
         lines.append(f"{unit}parts={{")
         for part, names in parts.items():

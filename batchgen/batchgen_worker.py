@@ -75,6 +75,8 @@ from batchgen.worker.decode_types import (
 	DecodeOutputs,
 	DecodeStepRequest,
 	DecodeStepResult,
+	DeferredIndexKeys,
+	DeferredKv,
 	GraphDecision,
 )
 
@@ -291,7 +293,6 @@ class BatchGenWorker:
 		self._decode_metadata_key: Optional[Tuple[List[int], List[int]]] = None
 		self._token_readback: Optional[torch.Tensor] = None
 		self._decode_batch: Optional[DecodeBatch] = None
-		self._kv_append_callbacks: Tuple[Optional[Callable], Optional[Callable]] = (None, None)
 
 		self.counters: Counter = Counter()
 		self.graph_reasons: Counter = Counter()
@@ -1977,6 +1978,7 @@ class BatchGenWorker:
 		if not decode_uuids:
 			return False
 		batch = self._config_decoding_for_batch(decode_uuids)
+		self._ensure_cuda_graph_adapter()
 		new_tokens = self._rebuild_input_tokens(batch)
 		self.decoding_continuous(new_tokens, decode_uuids, batch)
 		return True
@@ -1997,7 +1999,7 @@ class BatchGenWorker:
 		self.counters["prefill_phases"] += 1
 
 	def _config_decoding_for_batch(self, decode_uuids: Sequence[str]) -> List[int]:
-		"""From prefill to decode: model and parallel manager, GPU pages with their KV, graphs, status.
+		"""From prefill to decode: model and parallel manager, GPU pages with their KV, status.
 
 		Returns the local batch in row order (global order).
 		"""
@@ -2028,7 +2030,6 @@ class BatchGenWorker:
 			self.global_batch.update_status(uuid, SequenceStatus.IN_DECODE)
 		# Which allocation a rank chose, and so how many pages, is known to its owner alone.
 		self._sync_sequence_metadata(decode_uuids)
-		self._ensure_cuda_graph_adapter()
 		self.counters["decode_phases"] += 1
 		return batch
 
@@ -2820,27 +2821,20 @@ class BatchGenWorker:
 		self._deferred_kv_batch = (global_ids, positions)
 		self._deferred_kv_entries = []
 		self._deferred_kv_entries_aux = []
-		synchronous = os.environ.get("BATCHGEN_SYNC_KV") == "1"
+		kv_append_callback = DeferredKv(self._deferred_kv_entries)
+		kv_append_callback_aux = DeferredIndexKeys(self._deferred_kv_entries_aux)
+		if os.environ.get("BATCHGEN_SYNC_KV") == "1":
+			self._deferred_kv_batch = None
 
-		def kv_append_callback(layer_idx, k, v):
-			if synchronous:
+			def kv_append_callback(layer_idx, k, v):
 				self._ensure_host_kv_append_capacity(global_ids, positions)
 				view = self.core_engine.host_paged_kv_worker_view
 				view.async_append_decode_kv_to_host(layer_idx, global_ids, k, v, positions).wait()
-			else:
-				self._deferred_kv_entries.append((layer_idx, k, v))
 
-		def kv_append_callback_aux(layer_idx, k):
-			k = k.unsqueeze(1)
-			if synchronous:
+			def kv_append_callback_aux(layer_idx, k):
 				view = self.core_engine.host_paged_kv_worker_view_aux
-				view.async_append_decode_kv_to_host(layer_idx, global_ids, k, None, positions).wait()
-			else:
-				self._deferred_kv_entries_aux.append((layer_idx, k, None))
+				view.async_append_decode_kv_to_host(layer_idx, global_ids, k.unsqueeze(1), None, positions).wait()
 
-		if synchronous:
-			self._deferred_kv_batch = None
-		self._kv_append_callbacks = (kv_append_callback, kv_append_callback_aux)
 		AttnWrapperBase.kv_append_callback = kv_append_callback
 		AttnWrapperBase.kv_append_callback_aux = kv_append_callback_aux
 
@@ -2909,7 +2903,8 @@ class BatchGenWorker:
 			state,
 			tuple(sequences),
 			self._token_readback[: len(sequences)],
-			*self._kv_append_callbacks,
+			AttnWrapperBase.kv_append_callback,
+			AttnWrapperBase.kv_append_callback_aux,
 		)
 		uuids = tuple(seq.uuid for seq in sequences)
 		return DecodeStepRequest(

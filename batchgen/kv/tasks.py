@@ -22,8 +22,7 @@ class Waitable(Protocol):
 class AsyncTask:
     """Something submitted to a `TaskQueue`. An error in it is kept and raised by every `wait()`."""
 
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work: Callable[[], None] | None = work
+    def __init__(self) -> None:
         self._finished = threading.Event()
         self._error: BaseException | None = None
 
@@ -37,9 +36,7 @@ class AsyncTask:
         """Whether the work has ended, well or badly."""
         return self._finished.is_set()
 
-    def _run(self) -> None:
-        work, self._work = self._work, None
-        assert work is not None, "a task runs once"
+    def _run(self, work: Callable[[], None]) -> None:
         try:
             # Pools may have been made in inference mode, where only inference mode may write to them.
             with torch.inference_mode():
@@ -48,6 +45,10 @@ class AsyncTask:
             self._error = error
         finally:
             self._finished.set()
+
+
+#: What is submitted; None ends the thread.
+_Queue = queue.SimpleQueue[tuple[AsyncTask, Callable[[], None]] | None]
 
 
 class DualAsyncLoadTask:
@@ -75,7 +76,7 @@ class TaskQueue:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._tasks: queue.SimpleQueue[AsyncTask | None] = queue.SimpleQueue()
+        self._tasks: _Queue = queue.SimpleQueue()
         self._last: AsyncTask | None = None
         self._end: weakref.finalize | None = None
         self._closed = False
@@ -93,8 +94,8 @@ class TaskQueue:
             torch.set_num_threads(torch.get_num_threads())
             # Also runs when the interpreter exits: a thread must not be torn down inside a tensor operation.
             self._end = weakref.finalize(self, _end_thread, self._tasks, thread)
-        self._last = task = AsyncTask(work)
-        self._tasks.put(task)
+        self._last = task = AsyncTask()
+        self._tasks.put((task, work))
         return task
 
     def drain(self) -> None:
@@ -111,17 +112,18 @@ class TaskQueue:
             self._end()
 
 
-def _serve(tasks: queue.SimpleQueue[AsyncTask | None], ready: threading.Event) -> None:
+def _serve(tasks: _Queue, ready: threading.Event) -> None:
     # Copies gain little from a second core, and an OpenMP team of their own would fight the forward pass.
     torch.get_num_threads()  # the first call adopts the process's number, so it must not come after ours
     torch.set_num_threads(1)
     ready.set()
-    while (task := tasks.get()) is not None:
-        task._run()
-        del task
+    while (submitted := tasks.get()) is not None:
+        task, work = submitted
+        task._run(work)
+        del submitted, task, work  # what the work holds is not kept until the next one comes
 
 
-def _end_thread(tasks: queue.SimpleQueue[AsyncTask | None], thread: threading.Thread) -> None:
+def _end_thread(tasks: _Queue, thread: threading.Thread) -> None:
     tasks.put(None)
     if thread is not threading.current_thread():
         thread.join(_EXIT_SECONDS)

@@ -50,6 +50,26 @@ class DecodeBatch:
 
 
 @dataclass(frozen=True)
+class DeferredKv:
+    """Takes the K/V of a step, [B, heads, dim] a layer, for one host append after the forward."""
+
+    entries: list[tuple[int, torch.Tensor, torch.Tensor | None]]
+
+    def __call__(self, layer_idx: int, k: torch.Tensor, v: torch.Tensor) -> None:
+        self.entries.append((layer_idx, k, v))
+
+
+@dataclass(frozen=True)
+class DeferredIndexKeys:
+    """Takes the index keys of a step, [B, dim] a layer, likewise; the pool has them as one head."""
+
+    entries: list[tuple[int, torch.Tensor, torch.Tensor | None]]
+
+    def __call__(self, layer_idx: int, k: torch.Tensor) -> None:
+        self.entries.append((layer_idx, k.unsqueeze(1), None))
+
+
+@dataclass(frozen=True)
 class DecodeOutputs:
     """logits float32 [B, 1, vocab] of a forward."""
 

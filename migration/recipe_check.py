@@ -84,7 +84,7 @@ TABLES: Final[dict[str, dict[str, type]]] = {
     },
     "port": {"budget?": int},
     "human": {"files": list},
-    "checklist": {"items?": list, "waivers?": list, "flag?": dict, "budget?": dict},
+    "checklist": {"items?": list, "waivers?": list, "flag?": dict, "budget?": dict, "tests?": dict},
 }
 
 

@@ -82,7 +82,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Checklist:
-    """`path` is the recipe as it was named; `budgets` are changed lines by phase."""
+    """`path` is the recipe as it was named; `budgets` are changed lines, `tests` files to be run, by phase."""
 
     path: str
     items: tuple[Item, ...] = ()
@@ -90,6 +90,10 @@ class Checklist:
     flag: Flag | None = None
     budgets: tuple[tuple[str, int], ...] = ()
     line: int = 0
+    tests: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def tests_of(self, phase: str) -> tuple[str, ...]:
+        return dict(self.tests).get(phase, ())
 
 
 def parse_checklist(text: str, where: str) -> Checklist:
@@ -134,4 +138,5 @@ def parse_checklist(text: str, where: str) -> Checklist:
         else None,
         tuple(entry.get("budget", {}).items()),
         line_of("checklist", lines),
+        tuple((phase, tuple(paths)) for phase, paths in entry.get("tests", {}).items()),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import datetime
 from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from migration.patterns import PatternError, links
@@ -36,6 +37,7 @@ _TABLES: Final[dict[str, dict[str, type]]] = {
     "flag": {"owner": str, "introduced": datetime.date, "max_age_days?": int},
     "waivers": {"rule": str, "place": str, "reason": str, "expires": datetime.date, "phases?": list},
     "budget": {"port?": int, "gate?": int, "cleanup?": int},
+    "tests": {"port?": list, "gate?": list, "cleanup?": list},
 }
 
 Add = Callable[[str, str], None]
@@ -56,9 +58,11 @@ class _Checker:
         self.near = near
 
     def checklist(self, entry: Mapping[str, Any]) -> None:
-        for name in ("flag", "budget"):
+        for name in ("flag", "budget", "tests"):
             if name in entry:
                 self._table(entry[name], _TABLES[name], f"checklist.{name}")
+        for phase, paths in entry.get("tests", {}).items():
+            self._tests(f"checklist.tests.{phase}", paths)
         if not str(entry.get("flag", {}).get("owner", "somebody")).strip():
             self.add("checklist.flag.owner", "must name somebody")
         for index, item in enumerate(entry.get("items", ())):
@@ -72,6 +76,16 @@ class _Checker:
                         self.add(f"{where}.{key}", "must say something")
             elif not isinstance(waiver, dict):
                 self.add(where, "must be a table")
+
+    def _tests(self, where: str, paths: Any) -> None:
+        """Files of the repository; that each is a string has been checked where the table is right."""
+        texts = paths if isinstance(paths, list) else []
+        if paths == []:
+            self.add(where, "must not be empty")
+        for text in texts:
+            path = PurePosixPath(str(text))
+            if path.is_absolute() or ".." in path.parts or not str(text).strip():
+                self.add(where, f"{text!r} must be a plain path relative to the repository")
 
     def _item(self, item: Any, where: str) -> None:
         if not isinstance(item, dict) or not isinstance(item.get("rule"), str):

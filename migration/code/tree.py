@@ -67,5 +67,6 @@ class OverlayTree:
         return self.base.is_dir(path) or any(name.startswith(f"{path}/") for name in there)
 
     def python_files(self) -> Iterator[str]:
-        yield from sorted(name for name, data in self.files.items() if data is not None)
+        own = (name for name, data in self.files.items() if data is not None and name.endswith(".py"))
+        yield from sorted(own)
         yield from (path for path in self.base.python_files() if path not in self.files)

@@ -93,10 +93,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _checklist(name: str, root: Path) -> Checklist:
     """The part of the recipe that `load_recipe` leaves aside; its lines are evidence, so its path is shown."""
-    from migration import slices
     from migration.recipe_checklist import parse_checklist
+    from migration.slices import recipe_path
 
-    path = Path(name) if name.endswith(".toml") else Path(slices.__file__).parent / f"{name}.toml"
+    path = recipe_path(name)
     shown = path.resolve()
     where = shown.relative_to(root).as_posix() if shown.is_relative_to(root) else path.name
     return parse_checklist(path.read_text(encoding="utf-8"), where)

@@ -21,6 +21,7 @@ place = "KVCacheManager._evict"
 reason = "goes with slice 7"
 expires = 2026-06-30
 """
+TESTS = "[checklist.tests]\n"
 EVICT = "        self._state.held.update(uuids)\n"
 
 
@@ -110,6 +111,18 @@ def test_an_item_for_another_phase_is_not_judged():
         ("introduced = 2026-05-27", 'introduced = "2026-05-27"', "must be date, is '2026-05-27'"),
         ("gate = 120", "gates = 120", "unknown entry, did you mean gate?"),
         ("[checklist.budget]", "[checklist.budgets]", "unknown entry, did you mean budget?"),
+        ("[checklist.budget]", f"{TESTS}ports = ['tests']\n[checklist.budget]", "did you mean port?"),
+        (
+            "[checklist.budget]",
+            f"{TESTS}port = 'tests'\n[checklist.budget]",
+            "port: must be list, is 'tests'",
+        ),
+        ("[checklist.budget]", f"{TESTS}port = []\n[checklist.budget]", "tests.port: must not be empty"),
+        (
+            "[checklist.budget]",
+            f"{TESTS}port = ['../t.py']\n[checklist.budget]",
+            "'../t.py' must be a plain path",
+        ),
         ('reason = "goes with slice 7"\n', "", "checklist.waivers[0].reason: missing"),
         ('reason = "goes with slice 7"', 'reason = ""', "checklist.waivers[0].reason: must say something"),
         ("expires = 2026-06-30\n", "", "checklist.waivers[0].expires: missing"),
@@ -127,6 +140,12 @@ def test_what_is_wrong_with_a_checklist_is_an_error_of_the_recipe(old: str, new:
     with pytest.raises(MigrationError, match=r"^slice[.]toml: line") as raised:
         parse_recipe(text, "slice.toml")
     assert raised.value.code == "MG401" and said in str(raised.value)
+
+
+def test_tests_are_named_by_phase():
+    text = TEXT.replace("[checklist.budget]", f"{TESTS}gate = ['tests/test_kv.py']\n[checklist.budget]")
+    found = parse_checklist(text, "slice.toml")
+    assert found.tests_of("gate") == ("tests/test_kv.py",) and found.tests_of("port") == ()
 
 
 def test_a_recipe_without_a_checklist_has_the_rules_of_every_slice():

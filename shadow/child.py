@@ -81,6 +81,13 @@ def loaded(tree: Path) -> dict[str, str]:
     }
 
 
+def gates_said() -> str:
+    """Ends the gates of the worker that compared, which writes their reports; what they found, "" without any."""
+    gates = sys.modules.get("batchgen.gates")
+    closing = None if gates is None else gates.close_gates(alone=True)
+    return "" if closing is None else str(closing.line())
+
+
 @dataclass(frozen=True)
 class Built:
     """A worker of the tree, with the class that attention state is bound on and the options that it got."""
@@ -189,7 +196,7 @@ def run(setup: Setup, link: Link) -> None:
     check_origin(tree)
     worker.close()
     seconds = (observer.forward_seconds, observer.observe_seconds, observer.wait_seconds)
-    link.send(Done(observer.steps, *seconds, link.fired, loaded(tree)))
+    link.send(Done(observer.steps, *seconds, link.fired, loaded(tree), gates_said()))
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -93,6 +93,7 @@ class Done:
     wait_seconds: float
     fired: int | None = None
     modules: Mapping[str, str] = field(default_factory=dict)  # of batchgen, by name: the file in the tree
+    gates: str = ""  # what the worker's gates found in compare mode, in one line
 
 
 @dataclass(frozen=True)

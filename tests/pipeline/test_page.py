@@ -1,0 +1,59 @@
+"""What a page says of a shadow comparison that compared too little."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from migration.slices import load_recipe
+from migration.status.evidence import Evidence
+from pipeline.branches import Commit
+from pipeline.compared import Compared
+from pipeline.page import Part, PullRequest, report
+from pipeline.running import Ran
+from pipeline.stages import Stage
+from tests.migration.golden_cases import GOLDEN
+
+HELD = Ran("verify", "migrate verify", 0, "cache: holds: 1 method", 1.0, 1.0)
+GATE = Evidence("g.jsonl", "compare mode", "APP_CACHE", "", "equal", "all equal", (("_grow", 5),), None, 0.0)
+COMPARED = Compared(
+    (dataclasses.replace(HELD, name="shadow COMPARE", command="shadow compare"),),
+    (GATE,),
+    (("decode-cleanup", 3), ("leftovers", 2)),
+    "caps/32",
+    "cpu",
+)
+
+
+def pull_request(compared: Compared) -> PullRequest:
+    recipe = load_recipe(str(Path(GOLDEN / "handles/slice.toml")))
+    stage = Stage("1.2", 1, "gate", recipe, (("_grow", "gated: isolated"),), (), 0.1)
+    check = dataclasses.replace(HELD, name="check", command="migrate check")
+    part = Part(stage, Commit("1.2", "b" * 40, "a" * 40), (("app/worker.py", 4, 1),), HELD, check, None)
+    return PullRequest("1.2", (part,), compared, (), (("gate", 0.1),), (), 1.0)
+
+
+def test_equal_calls_are_counted_in_the_verdict() -> None:
+    found = report(pull_request(COMPARED))
+    assert found.verdict.exit_code == 0
+    assert found.verdict.headline == "holds: 1 method, +4 -1 lines, 5 calls compared and equal"
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"gates": ()}, 3),
+        ({"gates": (dataclasses.replace(GATE, compared=(("_grow", 0),)),)}, 3),
+        ({"gates": (dataclasses.replace(GATE, verdict="coverage short"),)}, 3),
+        ({"gates": (dataclasses.replace(GATE, verdict="diverged"),)}, 1),
+        ({"gates": (dataclasses.replace(GATE, verdict="harness failed"),)}, 2),
+        ({"cleanup": (("decode-cleanup", 3), ("leftovers", 0))}, 3),
+        ({"rans": (dataclasses.replace(COMPARED.rans[0], code=1),)}, 1),
+    ],
+)
+def test_a_comparison_that_is_short_or_differs_does_not_pass(changed: dict[str, object], code: int) -> None:
+    found = report(pull_request(dataclasses.replace(COMPARED, **changed)))  # type: ignore[arg-type]
+    assert found.verdict.exit_code == code and found.verdict.headline.startswith("not to be merged: ")
+    assert any(check.status.value != "pass" for check in found.checks)

@@ -3,6 +3,10 @@
 Times of one side are CPU times of one thread, the worker's and the observer's of the same steps of the same run, so
 that a busy machine does not change the ratio. The dual path is wall time of both sides in lockstep, half of the
 threads each, against the worker alone with all of them.
+
+Memory is weighed in runs of its own, from the first import to the end, at its most. Allowed for both paths is what the
+worker alone takes, its pools once more (the pages that are held, not what was asked for) and 256 MB. Both paths are all
+processes: the two sides, those that they fork from, and the one that compares.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import sys
 import tempfile
 import time
 import timeit
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,9 +29,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.weighing import Scales, weighing
+
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLED = 16  # content of each so many-th step
 PROMPT = 48
+ALLOWED = 256  # MB beyond the worker and its pools once more
 BARS = {"structural": 2.0, "sampled": 8.0}
 
 
@@ -56,7 +63,10 @@ def options(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def one_side(mode: str, arguments: argparse.Namespace) -> dict[str, float]:
-    """ms per step of one worker: forward, observing, handing over; its memory in MB. Runs in a process of its own."""
+    """ms per step of one worker: forward, observing, handing over. Runs in a process of its own.
+
+    Of a worker alone also the MB of its pools at the last step.
+    """
     os.environ["BATCHGEN_REP_DETECTION"] = "0"
     from batchgen.attention import AttnWrapperBase
     from batchgen.engine import EngineOptions, build_worker
@@ -67,6 +77,7 @@ def one_side(mode: str, arguments: argparse.Namespace) -> dict[str, float]:
     worker = build_worker(EngineOptions(**options(arguments), threads=arguments.threads))  # type: ignore[arg-type]
     clock = time.perf_counter if mode == "alone" else time.process_time
     spent = {"forward": 0.0, "observe": 0.0, "send": 0.0}
+    pools = 0.0
     with tempfile.TemporaryDirectory() as folder:
         (path,) = batches(arguments, Path(folder))
         requests, _ = read_requests(worker, path, None)
@@ -74,8 +85,9 @@ def one_side(mode: str, arguments: argparse.Namespace) -> dict[str, float]:
         original, steps = worker._decode_forward_step, 0
 
         def timed(*args: Any) -> Any:
-            nonlocal steps
+            nonlocal steps, pools
             if steps >= arguments.steps:
+                pools = pool_megabytes(worker)
                 raise observing.EnoughSteps
             started = clock()
             result = original(*args)
@@ -115,18 +127,23 @@ def one_side(mode: str, arguments: argparse.Namespace) -> dict[str, float]:
     if mode != "alone":
         spent["forward"], spent["observe"] = watcher.forward_seconds, watcher.observe_seconds
     told = {name: 1000 * seconds / steps_counted for name, seconds in spent.items()}
-    return {**told, "megabytes": proportional_megabytes(os.getpid())}
+    return {**told, "pools": pools}
 
 
-def proportional_megabytes(pid: int) -> float:
-    """Memory of a process, what it shares with others divided among them."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
+def pool_megabytes(worker: Any) -> float:
+    """The GPU pool whole, as it is zeroed when it is made; of the host pool the pages that are held."""
+    from shadow.observe.content import caches
+    from shadow.observe.pools import host_pages
+
+    host = worker.core_engine.host_paged_kv_worker_view
+    held = sum(map(len, host_pages(host).values())) * host.config.bytes_per_page
+    made = sum(cache.nbytes for _, cache in caches(worker.gpu_paged_kv_cache_manager))
+    return float(made + held) / 2**20
 
 
-def in_a_process(mode: str, arguments: argparse.Namespace, threads: int) -> dict[str, float]:
+def in_a_process(
+    mode: str, arguments: argparse.Namespace, threads: int, *, weighed: bool = False
+) -> dict[str, float]:
     command = [
         sys.executable,
         "-m",
@@ -137,35 +154,24 @@ def in_a_process(mode: str, arguments: argparse.Namespace, threads: int) -> dict
         arguments.model,
     ]
     command += ["--batch", str(arguments.batch), "--steps", str(arguments.steps), "--threads", str(threads)]
+    command += ["--weighed"] if weighed else []
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def family(pid: int) -> list[int]:
-    """A process and everything below it."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(one for child in children for one in family(int(child)))]
-
-
-def dual(arguments: argparse.Namespace) -> dict[str, float]:
-    """Wall ms per step of both sides in lockstep with everything shown, and the memory of all of it at its most."""
+def dual(arguments: argparse.Namespace) -> float:
+    """Wall ms per step of both sides in lockstep with everything shown."""
     from shadow.messages import Setup
     from shadow.observation import Event, Point
     from shadow.pair import compare_sides
-    from shadow.zygote import Zygote
 
     times: list[float] = []
-    most = 0.0
 
     def watch(control: Event, candidate: Event) -> None:
-        nonlocal most
         if control.point is Point.DECODE:
             times.append(time.perf_counter())
-            if len(times) % 8 == 0:
-                pids = family(Zygote.shared()._process.pid)
-                most = max(most, sum(map(proportional_megabytes, pids)))
 
     with tempfile.TemporaryDirectory() as folder:
         setup = Setup(
@@ -178,7 +184,7 @@ def dual(arguments: argparse.Namespace) -> dict[str, float]:
         )
         tally, outcome = compare_sides(setup, setup, timeout=600, watch=watch)
     assert outcome.trouble is None and not tally.total, (outcome.trouble, tally.first)
-    return {"step": 1000 * (times[-1] - times[0]) / (len(times) - 1), "megabytes": most}
+    return 1000 * (times[-1] - times[0]) / (len(times) - 1)
 
 
 def gate_nanoseconds() -> float:
@@ -201,23 +207,15 @@ def gate_nanoseconds() -> float:
     return max(0.0, gated - plain) / 200_000 * 1e9
 
 
-def pool_megabytes(arguments: argparse.Namespace) -> float:
-    """What the candidate's GPU and host pool hold."""
-    from batchgen.models.loader import _open
-
-    config = _open(arguments.model, 0).config
-    page = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * 16 * 4
-    chosen = options(arguments)
-    return page * (int(str(chosen["gpu_kv_pages"])) + int(str(chosen["host_kv_pages"]))) / 2**20
-
-
 def report(arguments: argparse.Namespace) -> dict[str, Any]:
     alone = in_a_process("alone", arguments, arguments.threads)
     sides = {mode: in_a_process(mode, arguments, 1) for mode in ("structural", "sampled", "all")}
+    weighed = in_a_process("alone", arguments, arguments.threads, weighed=True)
+    with weighing() as scales:  # the first run, that also loads the model
+        dual(arguments)
     both = dual(arguments)
     shares = {m: 100 * (s["observe"] + s["send"]) / s["forward"] for m, s in sides.items()}
     gate = gate_nanoseconds()
-    allowed = alone["megabytes"] + pool_megabytes(arguments) + 256
     return {
         "alone": alone,
         "sides": sides,
@@ -226,8 +224,8 @@ def report(arguments: argparse.Namespace) -> dict[str, Any]:
         "gate ns": gate,
         # The KV section has 27 methods; a step passes fewer gates than that.
         "gate share": 27 * gate / (alone["forward"] * 1e6) * 100,
-        "ratio": both["step"] / alone["forward"],
-        "allowed megabytes": allowed,
+        "ratio": both / alone["forward"],
+        "megabytes": {"both": scales.most, "control": weighed["most"], "pools": weighed["pools"]},
     }
 
 
@@ -241,13 +239,11 @@ def show(found: dict[str, Any]) -> None:
         cost = f"{found['shares'][mode]:.1f} % ({side['observe'] + side['send']:.1f} of {side['forward']:.1f} ms)"
         name = {"sampled": f"content of each {SAMPLED}th step", "all": "content of each step"}.get(mode, mode)
         table.add_row(name, cost, f"{BARS[mode]:.0f} %" if mode in BARS else "-")
-    both, alone = found["dual"], found["alone"]
-    table.add_row(
-        "both paths in lockstep",
-        f"{found['ratio']:.2f}x ({both['step']:.0f} of {alone['forward']:.0f} ms)",
-        "2.2x",
-    )
-    table.add_row("memory", f"{both['megabytes']:.0f} MB", f"{found['allowed megabytes']:.0f} MB")
+    both, alone, memory = found["dual"], found["alone"]["forward"], found["megabytes"]
+    table.add_row("both paths in lockstep", f"{found['ratio']:.2f}x ({both:.0f} of {alone:.0f} ms)", "2.2x")
+    allowed = memory["control"] + memory["pools"] + ALLOWED
+    table.add_row("memory of both paths", f"{memory['both']:.0f} MB", f"{allowed:.0f} MB")
+    table.caption = f"{memory['control']:.0f} MB alone, {memory['pools']:.0f} MB its pools, {ALLOWED} MB"
     Console().print(table)
 
 
@@ -260,9 +256,12 @@ def main() -> None:
     parser.add_argument(
         "--one-side", choices=("alone", "structural", "sampled", "all"), help=argparse.SUPPRESS
     )
+    parser.add_argument("--weighed", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one_side:
-        print(json.dumps(one_side(arguments.one_side, arguments)))
+        with weighing() if arguments.weighed else nullcontext(Scales()) as scales:
+            told = one_side(arguments.one_side, arguments)
+        print(json.dumps({**told, "most": scales.most}))
         return
     show(report(arguments))
 

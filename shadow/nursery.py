@@ -6,6 +6,7 @@ OpenMP threads do not survive a fork, so none may exist when a side is forked.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import importlib
 import sys
@@ -73,6 +74,8 @@ def load(what: Shared) -> None:
         return loaded if same else original(name, **given)
 
     models.load_model = load_model
+    gc.collect()
+    gc.freeze()  # a side that collects would otherwise write to every object, and so copy its page
 
 
 def threads() -> int:

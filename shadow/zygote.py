@@ -8,6 +8,7 @@ survive a fork. Sides of one tree may fork from a second process below it, which
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import os
 import signal
@@ -25,6 +26,7 @@ from shadow import nursery
 from shadow.nursery import Shared
 
 _LOADING_SECONDS = 900
+_MAPPED = 1 << 20  # bytes; see Zygote
 _WARM = ("torch", "torch.distributed", "numpy", "msgspec", "shadow.observer", "shadow.child")
 
 
@@ -57,6 +59,9 @@ class Zygote:
         self._lock = threading.Lock()
         self._pipe, theirs = Pipe()
         environment = {
+            # glibc: a block of this size goes back to the system when it is freed. Left to itself glibc raises the
+            # size to 32 MiB, and small blocks keep hundreds of MB of holes open that loading and a prefill leave.
+            "MALLOC_MMAP_THRESHOLD_": str(_MAPPED),
             **os.environ,
             # One thread until a side says how many: no thread may exist when a side is forked.
             **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
@@ -258,6 +263,8 @@ def main(arguments: Sequence[str]) -> int:
         importlib.import_module(name)
     loaded = [name for name in sys.modules if name.split(".")[0] == "batchgen"]
     assert not loaded, f"{loaded} must come from the tree of the side"
+    gc.collect()
+    gc.freeze()  # as in shadow.nursery
     _Server(Connection(int(arguments[0]))).serve()
     return 0
 

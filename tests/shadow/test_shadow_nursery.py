@@ -47,6 +47,11 @@ def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
 
 
+def megabytes(what: str, pid: int) -> float:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{what}:"))
+
+
 @contextmanager
 def two(tree: Path, requests: str, what: Shared | None) -> Iterator[tuple[Side, Side, Hello]]:
     setup = Setup(str(tree), (requests,), 1, TINY)
@@ -97,6 +102,33 @@ def test_a_model_that_cannot_be_loaded_is_reported_by_its_side(
     tally, outcome = compare_sides(setup, setup, timeout=60)
     assert exit_code(tally, outcome) == 2 and outcome.trouble is not None
     assert "legacy side" in outcome.trouble.message
+
+
+_LOADER_THAT_FREES = """
+import torch
+
+del_me = torch.ones(7 << 20)  # of 28 MiB: glibc, left to itself, maps no smaller block from now on
+del del_me
+freed, kept = [], []
+for _ in range(64):
+    freed.append(torch.ones(1 << 20))
+    kept.append(torch.ones(1 << 14))
+del freed
+"""
+
+
+def test_what_loading_frees_between_what_it_keeps_is_given_back(tree: Path, requests: str) -> None:
+    loader = tree / "batchgen" / "models" / "loader.py"
+    loader.write_text(loader.read_text() + _LOADER_THAT_FREES)
+    with two(tree, requests, shared(str(tree), TINY, {})) as (one, _, _):
+        loaded, empty = (megabytes("Anonymous", p) for p in (parent(one._pid), one._zygote._process.pid))
+    assert loaded - empty < 128, "256 MB were freed"
+
+
+def test_collecting_in_a_side_copies_no_page_of_what_all_start_with(tree: Path, requests: str) -> None:
+    with two(tree, requests, shared(str(tree), TINY, {})) as (one, _, _):
+        mine = megabytes("Private_Dirty", one._zygote._process.pid)
+    assert mine < 25, "of the 40 MB of its objects nobody else has a page left"
 
 
 def test_sides_share_only_what_is_the_same(tree: Path) -> None:

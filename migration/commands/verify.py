@@ -97,7 +97,9 @@ def run(arguments: argparse.Namespace) -> int:
                 reasons = (
                     ()
                     if origin
-                    else (f"{recipe.source_file} at {arguments.base} is not what the proofs restore",)
+                    else (
+                        f"{recipe.source_file} at {arguments.base} is not there, or not what the proofs restore",
+                    )
                 )
             else:
                 known = knows(root, verdict.original)

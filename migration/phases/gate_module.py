@@ -121,7 +121,7 @@ def _named(node: ast.ImportFrom) -> bytes:
     return _runtime_lines(alias.name for alias in node.names)
 
 
-def _spelled(source: Source, node: ast.ImportFrom) -> bytes:
+def _spelled(source: Source, node: ast.stmt) -> bytes:
     return source.data[source.offset(node.lineno) : source.offset((node.end_lineno or node.lineno) + 1)]
 
 
@@ -139,8 +139,9 @@ def without_gate(recipe: Recipe, data: bytes) -> bytes:
         edit = _in_place_of(source, gate, b"")
         blank = re.match(rb"(?:[ \t]*(?:\r\n|\r|\n)){0,2}", data[edit.end :])
         edits.append(Edit(edit.start, edit.end + (blank.end() if blank else 0), b""))
-        rest = (node for node in source.tree.body if node is not gate)
-        own = _names(gate) - {name for node in rest for name in _names(node)}
+        words = re.compile(rb"\b(?:" + "|".join(sorted(_names(gate))).encode() + rb")\b")
+        others = (n for n in source.tree.body if n is not gate and words.search(_spelled(source, n)))
+        own = _names(gate) - {name for node in others for name in _names(node)}
     for node in source.tree.body:
         if isinstance(node, ast.ImportFrom) and _brings(node, *recipe.served):
             edits.append(_in_place_of(source, node, b""))

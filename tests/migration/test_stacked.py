@@ -172,7 +172,7 @@ def test_the_base_may_be_any_commit_of_the_stack_and_no_other(start: Start):
     for revision in ("other", "nowhere"):
         said = repository.broken("--base", revision)
         assert said.keys() == {"plans", "log", "pages"}
-        assert set(said.values()) == {f"{WORKER} at {revision} is not what the proofs restore"}
+        assert set(said.values()) == {f"{WORKER} at {revision} is not there, or not what the proofs restore"}
 
 
 @pytest.mark.parametrize(
@@ -259,6 +259,26 @@ def test_a_proof_file_that_is_missing_from_the_middle_is_noticed(start: Start):
     repository = start(*STACK)
     (repository.root / proof_path("log")).unlink()
     assert repository.broken() == {"plans": f"no proof file restores {WORKER} to what it left"}
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ("port pages", "gate pages", *whole("plans")),
+        ("port plans", "port pages", "gate pages", "gate plans", "cleanup plans"),
+    ],
+)
+def test_a_proof_holds_beside_the_handlers_that_there_were_when_it_was_written(
+    start: Start, steps: tuple[str, ...]
+):
+    """An import that a handler mentions is kept: with the later handler in the tree the proof would be another."""
+    repository = start()
+    repository.edit(WORKER, "left = self._free()", "left = self._free()  # no json here")
+    repository.commit("a word that makes the handler of plans one that may borrow")
+    repository.land(*steps)
+    removed = json.loads((repository.root / proof_path("pages")).read_text())["proof"]["imports_removed"]
+    assert ("json" in removed) == (steps[0] == "port pages")
+    assert repository.broken() == {}
 
 
 def test_undo_goes_back_through_the_stack_and_each_state_holds(start: Start):

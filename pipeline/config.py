@@ -26,7 +26,14 @@ from pipeline.errors import SHORT, PipelineError
 FILE: Final = "pipeline.toml"
 _KEYS: Final = {"schema": int, "worker": str, "kept": str, "golden?": str, "slices": list, "shadow?": dict}
 _SLICE: Final = {"number": int, "recipe": str, "main?": str, "golden?": bool}
-_SHADOW: Final = {"model": str, "workload": str, "page_size": int, "scale": str, "content_every": int}
+_SHADOW: Final = {
+    "model": str,
+    "workload": str,
+    "page_size": int,
+    "scale": str,
+    "scaled_page_size": int,
+    "content_every": int,
+}
 
 
 @dataclass(frozen=True)
@@ -52,12 +59,14 @@ class Slice:
 
 @dataclass(frozen=True)
 class Shadow:
-    """What gated workers are compared on; `scale` is for a machine without a GPU."""
+    """What gated workers are compared on; `scale` is for a machine without a GPU. Of a scaled run the pages are
+    smaller too, or no row would ever need more of them than it gets at first."""
 
     model: str
     workload: str
     page_size: int
     scale: str
+    scaled_page_size: int
     content_every: int
 
 

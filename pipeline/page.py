@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from migration.check.model import many
@@ -14,6 +15,13 @@ from pipeline.stages import Stage
 from reports import Report, to_markdown
 from reports.model import Check, Fact, Finding, Level, Status, Table, Verdict
 
+#: By the first words of the command: what it says it has looked at.
+_COUNTS = {
+    "migrate verify": re.compile(r"^\S+: holds: (\d+) method", re.M),
+    "migrate check": re.compile(r"^## .* on (\d+) places", re.M),
+    "pytest": re.compile(r"(\d+) passed"),
+    "shadow": re.compile(r"Equal: ([\d,]+) values"),
+}
 _STATUS = {DONE: Status.PASS, FOUND: Status.FAIL, SHORT: Status.SHORT}
 
 
@@ -113,7 +121,13 @@ def _headline(one: PullRequest) -> str:
 
 
 def _check(ran: Ran) -> Check:
-    return Check(ran.name, _status(ran.code), 1, _said(ran))
+    return Check(ran.name, _status(ran.code), _count(ran), _said(ran))
+
+
+def _count(ran: Ran) -> int:
+    """How much the step looked at: methods proved, places of a checklist, tests passed, values compared."""
+    pattern = next(found for word, found in _COUNTS.items() if ran.command.startswith(word))
+    return sum(int(number.replace(",", "")) for number in pattern.findall(ran.output))
 
 
 def _said(ran: Ran) -> str:

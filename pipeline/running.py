@@ -47,7 +47,7 @@ def shadow(name: str, folder: Path, *arguments: str) -> Ran:
 
 def pytest(name: str, tree: Path, paths: Sequence[str]) -> Ran:
     """The tests of a tree on the code of that tree. No test at all is a short coverage, not a success."""
-    options = ["-p", "no:cacheprovider", "-p", "no:xdist", "-q", "--no-header", "--tb=short"]
+    options = ["-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", "--tb=short"]
     command = [sys.executable, "-P", "-m", "pytest", *options, *paths]
     return _run(name, command, tree, tree, f"pytest {shlex.join(paths)}", {0: DONE, 1: FOUND, 5: SHORT})
 

@@ -162,5 +162,5 @@ def user_state(root: Path) -> tuple[str, ...]:
         git(root, "symbolic-ref", "HEAD"),
         git(root, "ls-files", "--stage"),
         git(root, "status", "--porcelain"),
-        "".join(f"{p} {p.read_text()}" for p in files if "__pycache__" not in p.parts),
+        "".join(f"{p} {p.read_bytes()!r}" for p in files if "__pycache__" not in p.parts),
     )

@@ -34,6 +34,7 @@ def test_the_phases_stack_on_scratch_branches_and_nothing_of_the_user_changes(tm
     assert "_legacy__grow" not in git(root, "show", "migrate/1.3:app/worker.py")
     shown = page(root, "2.2")
     assert "holds: 2 methods" in shown.splitlines()[0]
+    assert "| verify | pass | 5 | clock holds, cache holds |" in shown
     for expected in (
         "_elapsed | gated: ",
         "clock: holds: 2 methods",
@@ -61,13 +62,13 @@ def test_again_moves_nothing_and_a_new_commit_moves_all(tmp_path: Path) -> None:
 
 def test_main_that_has_the_slices_gives_the_same_pull_requests(tmp_path: Path) -> None:
     fresh = repository(tmp_path / "fresh")
-    pipeline(fresh, "pr", "2.1")
+    assert pipeline(fresh, "pr", "2.1").returncode == 0
     landed = repository(tmp_path / "landed")
     text = (landed / "pipeline.toml").read_text()
     write(landed, "pipeline.toml", text.replace("number = 1", 'number = 1\nmain = "gate"'))
     assert pipeline(landed, "land").returncode == 0
     commit(landed, "slice 1 is gated")
-    pipeline(landed, "pr", "2.1")
+    assert pipeline(landed, "pr", "2.1").returncode == 0
     for name in ("1.1", "1.3", "2.1"):
         trees = [git(root, "rev-parse", f"migrate/{name}:app") for root in (fresh, landed)]
         assert trees[0] == trees[1]
@@ -85,6 +86,9 @@ def test_a_port_over_its_budget_is_a_pull_request_in_parts_each_checked_on_its_o
     assert [check["name"] for check in report["checks"]] == [
         f"{step} ({part})" for part in "ab" for step in ("verify", "check", "tests")
     ]
+    assert [check["detail"].split(" in ")[0].strip("= ") for check in report["checks"][2::3]] == [
+        "1 passed"
+    ] * 2
     (lines,) = [table["rows"] for table in report["tables"] if table["title"] == "Changed lines"]
     added = {part: int(plus) for part, path, plus, _ in lines if path == "app/parts/cache.py"}
     assert added.keys() == {"1.1a", "1.1b"} and all(0 < count <= 45 for count in added.values())
@@ -235,5 +239,5 @@ def test_the_recipes_may_differ_in_order_from_their_numbers(tmp_path: Path) -> N
     write(root, "pipeline.toml", text)
     write(root, "slices/clock.toml", CLOCK + TESTS)
     commit(root, "7 before 2")
-    pipeline(root, "pr", "2.1")
+    assert pipeline(root, "pr", "2.1").returncode == 0
     assert git(root, "rev-parse", "migrate/2.1^").strip() == branches(root)["7.3"]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-WORKER = Path(__file__).resolve().parents[1] / "batchgen" / "batchgen_worker.py"
+from pipeline.copies import tree_before
+
+ROOT = Path(__file__).resolve().parents[1]
 CLASS = "BatchGenWorker"
 
 
 def monolith(lines: int) -> str:
-    """The worker module with copies of its methods appended until the file has at least `lines` lines."""
-    text = WORKER.read_text(encoding="utf-8")
+    """The worker module before its slices, with copies of its methods appended until it has at least `lines` lines."""
+    text = (tree_before(ROOT).read("batchgen/batchgen_worker.py") or b"").decode()
     start = text.index(f"class {CLASS}")
     body = text[text.index("\n", start) + 1 :]
     methods = [m for m in re.split(r"(?m)^(?=\t(?:@|def |async def ))", body)[1:] if "def __" not in m]

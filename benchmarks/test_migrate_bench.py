@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.monolith import CLASS, monolith, ten_methods
+from pipeline.copies import copy_before
 
 ROUNDS = 5
 RECIPE = """\
@@ -149,7 +149,7 @@ def test_help_against_a_bare_typer_application(tmp_path: Path, benchmark):
 def test_check_of_our_own_worker(tmp_path: Path) -> None:
     """Bar: `migrate check` under three seconds, as a whole process, in each phase."""
     root = Path(__file__).resolve().parents[1]
-    shutil.copytree(root / "batchgen", tmp_path / "batchgen", ignore=shutil.ignore_patterns("__pycache__"))
+    copy_before(root, tmp_path)
     migrate = (sys.executable, "-c", "from migration.cli import main; main()")
     for phase in ("port", "gate", "cleanup"):
         subprocess.run(

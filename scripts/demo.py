@@ -1,7 +1,7 @@
 """`make demo`: one slice carried end to end on a scratch copy, with the real model.
 
-Generates text, takes the worker as it is, ports its KV section, shows that nothing changed, plants a fault in the
-ported handler and shows that it is caught. Every step must end as expected, or the demo fails.
+Generates text, takes the worker as it was before its slices, ports what its KV code decides, shows that nothing
+changed, plants a fault and shows that it is caught. Every step must end as expected, or the demo fails.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.rule import Rule
+
+from pipeline.copies import copy_before
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "out" / "demo"
@@ -46,10 +48,8 @@ def run(*command: str, expect: int = 0, to: Path | None = None) -> None:
         raise DemoError(f"`{shown}` ended with {code}, expected {expect}")
 
 
-def copy_of_the_engine(name: str, source: Path = ROOT) -> Path:
-    tree = OUT / name
-    shutil.copytree(source / "batchgen", tree / "batchgen", ignore=shutil.ignore_patterns("__pycache__"))
-    return tree
+def engine_before_its_slices(name: str) -> Path:
+    return copy_before(ROOT, OUT / name)
 
 
 def show_answers(results: Path, count: int = 4) -> None:
@@ -71,7 +71,7 @@ def main() -> None:
     show_answers(OUT / "results.jsonl")
 
     step(2, "look at the worker: one class, its sections, what each touches")
-    before, after = copy_of_the_engine("before"), copy_of_the_engine("after")
+    before, after = engine_before_its_slices("before"), engine_before_its_slices("after")
     run("migrate", "inventory", str(after / "batchgen" / "batchgen_worker.py"))
 
     step(3, "port the KV section behind typed handles, on the copy; the patch can be reviewed")
@@ -94,12 +94,13 @@ def main() -> None:
     run(*compare, "--candidate", str(after), "--json", str(OUT / "compare.json"))
 
     step(5, "plant a fault of one page beside the handler: it must be found, with step, sequence and field")
-    faulty = copy_of_the_engine("faulty", after)
+    faulty = OUT / "faulty"
+    shutil.copytree(after, faulty)
     run("python", "-m", "shadow.demo_fault", str(faulty))
     run(*compare, "--candidate", str(faulty), "--json", str(OUT / "compare-faulty.json"), expect=1)
 
     step(6, "the same slice in three pull requests: port, gate, cleanup; each with its proof")
-    phases = copy_of_the_engine("phases")
+    phases = engine_before_its_slices("phases")
     for phase in ("port", "gate"):
         run("migrate", phase, "kv", "--repo", str(phases))
     run("migrate", "verify", "--repo", str(phases))

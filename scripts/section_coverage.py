@@ -1,10 +1,10 @@
-"""Which lines of two sections of the worker no test ran; fails below the floor.
+"""Which lines of the slices, and of the sections that they come from, no test ran; fails below the floor.
 
     coverage run -m pytest ... && coverage combine && python scripts/section_coverage.py
 
-The KV Cache Helper section and the decode section are what the slices take out of the worker: a line there that no
-test runs is a line whose move nothing checks. The shadowed first definition of a method that is defined twice can
-never run and is left out.
+A line that no test runs is a line whose move nothing checks. A method of a slice is looked for where it is at work: its
+legacy body behind a gate, the handler once the slice is cleaned up, else the worker. The rest of a section is what
+stays.
 """
 
 from __future__ import annotations
@@ -12,55 +12,87 @@ from __future__ import annotations
 import argparse
 import ast
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import coverage
 
+from migration.code.source import Source
+from migration.code.structure import outline
+from migration.recipe import Recipe
+from migration.slices import load_recipe
+
 ROOT = Path(__file__).resolve().parent.parent
 WORKER = ROOT / "batchgen" / "batchgen_worker.py"
-# section -> (first method, last method), in file order
-SECTIONS = {
-    "KV Cache Helper Methods": ("_get_sequence_token_budget", "_rebalance_host_kv"),
-    "boundary": ("_compute_boundary_decisions", "_finalize_async_load_minimal"),
-    "decode": ("_bind_decode_attention_metadata", "_launch_async_load_new_sequences"),
-}
+SLICES = ("sync", "executor", "rebalance", "kv", "decode")
+SECTIONS = ("KV Cache Helper Methods", "RANK-0 BOUNDARY DECISION COMPUTATION")
+LEGACY = "_legacy_"
 
 
-def live_methods(source: str) -> list[ast.FunctionDef]:
-    """Methods of the worker class in file order, without those that a later definition shadows."""
+def live_methods(source: str, name: str = "BatchGenWorker") -> list[ast.FunctionDef]:
+    """Methods of the class in file order, without those that a later definition shadows."""
     tree = ast.parse(source)
-    worker = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "BatchGenWorker")
+    worker = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name)
     methods = [n for n in worker.body if isinstance(n, ast.FunctionDef)]
     last = {method.name: method for method in methods}
     return [method for method in methods if last[method.name] is method]
 
 
-def section_lines(methods: list[ast.FunctionDef], first: str, last: str) -> dict[int, str]:
-    """line -> method, for the methods from `first` to `last`."""
-    names = [method.name for method in methods]
-    chosen = methods[names.index(first) : names.index(last) + 1]
-    return {line: m.name for m in chosen for line in range(m.lineno, (m.end_lineno or m.lineno) + 1)}
+def bodies(recipe: Recipe) -> Iterator[tuple[Path, ast.FunctionDef]]:
+    """(file, method) for every method of a slice, where it is at work."""
+    worker = {method.name: method for method in live_methods(WORKER.read_text(encoding="utf-8"))}
+    path = ROOT / recipe.target_file
+    handler = {}
+    if path.is_file():
+        handler = {m.name: m for m in live_methods(path.read_text(encoding="utf-8"), recipe.handler_class)}
+    for name in recipe.methods:
+        if legacy := worker.get(f"{LEGACY}{name}"):
+            yield WORKER, legacy
+        elif recipe.served[1] in WORKER.read_text(encoding="utf-8"):
+            yield path, handler[name]
+        else:
+            yield WORKER, worker[name]
+
+
+def staying(section: str, moved: set[str]) -> Iterator[tuple[Path, ast.FunctionDef]]:
+    """(file, method) for what no slice takes out of a section."""
+    methods = {method.name: method for method in live_methods(WORKER.read_text(encoding="utf-8"))}
+    shape = outline(Source(str(WORKER), WORKER.read_bytes()), "BatchGenWorker")
+    for method in shape.methods:
+        if method.section == section and method.name not in moved and not method.name.startswith(LEGACY):
+            yield WORKER, methods[method.name]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--floor", type=float, default=95.0, help="least percentage of statements run, per section"
+        "--floor", type=float, default=95.0, help="least percentage of statements run, per part"
     )
     options = parser.parse_args()
     data = coverage.Coverage()
     data.load()
-    _, statements, _, missing, _ = data.analysis2(str(WORKER))
-    methods = live_methods(WORKER.read_text(encoding="utf-8"))
+    known = {path.stem for path in (ROOT / "migration" / "slices").glob("*.toml")}
+    recipes = [load_recipe(name) for name in SLICES if name in known]
+    parts = {f"slice {recipe.name}": list(bodies(recipe)) for recipe in recipes}
+    moved = {name for recipe in recipes for name in recipe.methods}
+    parts |= {f"what stays of {section}": list(staying(section, moved)) for section in SECTIONS}
     failed = False
-    for title, (first, last) in SECTIONS.items():
-        lines = section_lines(methods, first, last)
-        relevant = [line for line in statements if line in lines]
-        missed = [line for line in missing if line in lines]
-        percent = 100.0 * (len(relevant) - len(missed)) / len(relevant)
-        print(f"{title}: {percent:.1f} % of {len(relevant)} statements ran")
+    for title, methods in parts.items():
+        relevant, missed = 0, []
+        for path, method in methods:
+            _, statements, _, missing, _ = data.analysis2(str(path))
+            inside = range(method.lineno, (method.end_lineno or method.lineno) + 1)
+            relevant += sum(line in inside for line in statements)
+            missed += [
+                f"{path.relative_to(ROOT)}:{line} in {method.name}" for line in missing if line in inside
+            ]
+        if not relevant:
+            print(f"{title}: nothing there")
+            continue
+        percent = 100.0 * (relevant - len(missed)) / relevant
+        print(f"{title}: {percent:.1f} % of {relevant} statements ran")
         for line in missed:
-            print(f"  {WORKER.relative_to(ROOT)}:{line} in {lines[line]}")
+            print(f"  {line}")
         failed |= percent < options.floor
     return int(failed)
 

@@ -1,8 +1,8 @@
-"""`make shadow`: both L2 workloads back to back on one live worker, A/A and with the KV section cut out.
+"""`make shadow`: both L2 workloads back to back on one live worker, A/A and with the KV slice cut out.
 
-First the worker against itself, then the worker against a copy whose KV section `migrate port kv --cut` has moved
-behind handles. Integers are compared at every step, content of KV and logits at every 64th; the reports say so.
-Ends with 1 unless both are equal and every level reached its caps.
+The worker as it was before its slices, first against itself, then against a copy out of which `migrate port kv --cut`
+has cut what the KV code decides. Integers are compared at every step, content of KV and logits at every 64th; the
+reports say so. Ends with 1 unless both are equal and every level reached its caps.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.table import Table
 
+from pipeline.copies import copy_before
+
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "out" / "shadow"
 BIN = Path(sys.executable).parent
@@ -33,12 +35,6 @@ def run(*command: str) -> int:
     console.print(f"[dim]$ {' '.join(command).replace(f'{ROOT}/', '')}[/dim]")
     sys.stdout.flush()
     return subprocess.run([str(BIN / command[0]), *command[1:]], cwd=ROOT, check=False).returncode
-
-
-def copy_of_the_engine(name: str) -> Path:
-    tree = OUT / "trees" / name
-    shutil.copytree(ROOT / "batchgen", tree / "batchgen", ignore=shutil.ignore_patterns("__pycache__"))
-    return tree
 
 
 def can_html() -> bool:
@@ -90,7 +86,7 @@ def main() -> int:
     arguments = parser.parse_args()
     shutil.rmtree(OUT / "trees", ignore_errors=True)
     OUT.mkdir(parents=True, exist_ok=True)
-    original, cut = copy_of_the_engine("original"), copy_of_the_engine("cut")
+    original, cut = (copy_before(ROOT, OUT / "trees" / name) for name in ("original", "cut"))
     if run("migrate", "port", "kv", "--cut", "--repo", str(cut)):
         raise LadderError("the KV section could not be cut out")
     rows = []

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from migration.code.source import Edit, Source, apply_edits
 from migration.code.structure import outline
-from migration.code.tree import DiskTree
 from migration.presence.accepting import accept, obstacle_name
 from migration.presence.findings import HasattrFinding
 from migration.presence.prover import prove_hasattr
+from pipeline.copies import tree_before
 
 from .random_class import Run, Writer
 from .support import DictTree
@@ -620,8 +620,9 @@ def test_a_call_inside_an_f_string_is_replaced_exactly_or_not_at_all(use: str):
 
 def test_the_worker_of_this_repository():
     path = "batchgen/batchgen_worker.py"
-    source = Source(path, (ROOT / path).read_bytes())
-    findings = prove_hasattr(source, outline(source, "BatchGenWorker"), DiskTree(ROOT))
+    tree = tree_before(ROOT)
+    source = Source(path, tree.read(path) or b"")
+    findings = prove_hasattr(source, outline(source, "BatchGenWorker"), tree)
     assert len(findings) >= 10
     deleted = [f for f in findings if f.attribute == "model"]
     assert deleted and all("deleted" in f.reason and f.rewrite.kind == "refused" for f in deleted)

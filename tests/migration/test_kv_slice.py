@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from migration.code.tree import DiskTree
 from migration.move.cut import CutClean, CutPlan, plan_cut
 from migration.slices import load_recipe
 from migration.survey.inventory import take_inventory
+from pipeline.copies import copy_before, tree_before
 
 ROOT = Path(__file__).parents[2]
 RECIPE = load_recipe("kv")
@@ -21,7 +21,7 @@ RECIPE = load_recipe("kv")
 
 @pytest.fixture(scope="module")
 def plan() -> CutPlan:
-    outcome = plan_cut(RECIPE, DiskTree(ROOT))
+    outcome = plan_cut(RECIPE, tree_before(ROOT))
     assert isinstance(outcome, CutPlan), outcome
     return outcome
 
@@ -29,8 +29,7 @@ def plan() -> CutPlan:
 @pytest.fixture(scope="module")
 def ported(plan: CutPlan, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the engine after the cut."""
-    root = tmp_path_factory.mktemp("ported")
-    shutil.copytree(ROOT / "batchgen", root / "batchgen", ignore=shutil.ignore_patterns("__pycache__"))
+    root = copy_before(ROOT, tmp_path_factory.mktemp("ported"))
     for change in plan.changes:
         (root / change.path).parent.mkdir(exist_ok=True)
         (root / change.path).write_bytes(change.after)
@@ -63,14 +62,15 @@ def test_the_handler_imports_alone_and_the_worker_after_it(ported: Path):
 
 
 def test_lines_leave_the_monolith_and_collectives_stay_there(plan: CutPlan, ported: Path):
-    before = take_inventory("before", (ROOT / RECIPE.source_file).read_bytes(), RECIPE.source_class)
-    after = take_inventory("after", (ported / RECIPE.source_file).read_bytes(), RECIPE.source_class)
+    original, left = tree_before(ROOT).read(RECIPE.source_file), (ported / RECIPE.source_file).read_bytes()
+    assert original is not None
+    before = take_inventory("before", original, RECIPE.source_class)
+    after = take_inventory("after", left, RECIPE.source_class)
     assert [m.name for m in after.methods] == [m.name for m in before.methods]
     moved = set(plan.methods)
     assert not any(m.collectives for m in before.methods if m.name in moved)
     assert not any(m.collectives or m.writes for m in after.methods if m.name in moved)
-    lines = [(root / RECIPE.source_file).read_bytes().count(b"\n") for root in (ROOT, ported)]
-    assert lines[0] - lines[1] > 150
+    assert original.count(b"\n") - left.count(b"\n") > 150
 
 
 def test_the_ported_tree_is_clean(ported: Path):

@@ -13,13 +13,13 @@ import pytest
 
 from migration.code.source import Source
 from migration.code.structure import outline
-from migration.code.tree import DiskTree
 from migration.move.adapters import Adapter, AdapterSpec, MemberMap, adapter_text
 from migration.move.cut import CutPlan, plan_cut
 from migration.move.fakes import fake_text
 from migration.move.protocol_classes import ProtocolModule
 from migration.move.wrapped_class import WrappedClass
 from migration.slices import load_recipe
+from pipeline.copies import copy_before, tree_before
 
 from .golden_cases import GOLDEN
 
@@ -184,11 +184,9 @@ class PoolView(Protocol):
 
 def test_the_kv_handler_of_the_engine_adds_no_error(tmp_path: Path, cache: Path):
     recipe = load_recipe("kv")
-    plan = plan_cut(recipe, DiskTree(ROOT))
+    plan = plan_cut(recipe, tree_before(ROOT))
     assert isinstance(plan, CutPlan), plan
-    before, after = tmp_path / "before", tmp_path / "after"
-    for side in (before, after):
-        shutil.copytree(ROOT / "batchgen", side / "batchgen", ignore=shutil.ignore_patterns("__pycache__"))
+    before, after = (copy_before(ROOT, tmp_path / side) for side in ("before", "after"))
     for change in plan.changes:
         (after / change.path).parent.mkdir(exist_ok=True)
         (after / change.path).write_bytes(change.after)

@@ -17,6 +17,7 @@ from migration.code.tree import DiskTree
 from migration.phases.gate import GateClean, GatePlan, plan_gate
 from migration.phases.port import PortClean, PortPlan, plan_port
 from migration.slices import load_recipe
+from pipeline.copies import copy_before
 from shadow.compare import compare_trees
 
 ROOT = Path(__file__).parents[2]
@@ -35,8 +36,7 @@ BatchGenWorker.close = _close_both
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the engine with the slice gated, its statistics as a part of their own."""
-    root = tmp_path_factory.mktemp("gated")
-    shutil.copytree(ROOT / "batchgen", root / "batchgen", ignore=shutil.ignore_patterns("__pycache__"))
+    root = copy_before(ROOT, tmp_path_factory.mktemp("gated"))
     statistics = ("_get_host_kv_free_pages", "_get_host_kv_utilization")
     recipe = replace(load_recipe("kv"), budget=0, parts=(("STATS", statistics),))
     for plan in (plan_port, plan_gate):

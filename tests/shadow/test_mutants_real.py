@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.copies import copy_before
 from shadow.messages import Setup
 from shadow.mutants import load
 from shadow.mutants.trial import misplaced
@@ -23,9 +23,9 @@ MUTANTS = str(Path(__file__).parent / "real_mutants.py")
 
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> tuple[Setup, Setup]:
-    """The worker as it is, and with the KV section behind handles: 64 steps, pages of 16."""
-    ported = tmp_path_factory.mktemp("ported")
-    shutil.copytree(ROOT / "batchgen", ported / "batchgen", ignore=shutil.ignore_patterns("__pycache__"))
+    """The worker as it was before its slices, and with the KV section behind handles: 64 steps, pages of 16."""
+    original = copy_before(ROOT, tmp_path_factory.mktemp("original"))
+    ported = copy_before(ROOT, tmp_path_factory.mktemp("ported"))
     migrate = "import sys; from migration.cli import main; sys.exit(main(sys.argv[1:]))"
     arguments = ["port", "kv", "--cut", "--root", str(ported), "--allow-dirty"]
     done = subprocess.run(
@@ -42,7 +42,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> tuple[Setup, Setup]:
         for at, body in enumerate(bodies)
     ]
     requests.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    control = Setup(str(ROOT), (str(requests),), 1, {"model": "smollm2", "page_size": 16}, max_steps=64)
+    control = Setup(str(original), (str(requests),), 1, {"model": "smollm2", "page_size": 16}, max_steps=64)
     return control, replace(control, tree=str(ported))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.copies import copy_before
 from reports import Report, Status
 from shadow.compare import compare_trees
 from shadow.demo_fault import plant
@@ -19,11 +20,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def trees(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """(the worker as it is, the same with the KV section behind handles)."""
-    legacy, ported = tmp_path_factory.mktemp("legacy"), tmp_path_factory.mktemp("ported")
-    for tree in (legacy, ported):
-        skip = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / "batchgen", tree / "batchgen", ignore=skip)
+    """(the worker as it was before its slices, the same with the KV slice cut out)."""
+    legacy, ported = (copy_before(ROOT, tmp_path_factory.mktemp(name)) for name in ("legacy", "ported"))
     migrate = "import sys; from migration.cli import main; sys.exit(main(sys.argv[1:]))"
     arguments = ["port", "kv", "--cut", "--root", str(ported), "--allow-dirty"]
     command = [sys.executable, "-c", migrate, *arguments]

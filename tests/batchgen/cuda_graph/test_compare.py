@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -133,6 +133,7 @@ def test_the_worst_rows_come_first_and_a_long_list_is_cut_short() -> None:
 values = st.one_of(st.floats(-4, 4, width=32), st.sampled_from([0.0, INF, -INF, NAN]))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(values, values), min_size=1, max_size=12))
 def test_the_verdict_of_each_row_is_the_elementwise_rule(pairs: list[tuple[float, float]]) -> None:
     graph, eager = torch.tensor(pairs).T

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from migration.proofs.record import loads
 from migration.proofs.verify import Verified, verify
 from migration.recipe import Recipe
 from migration.slices import load_recipe
+from pipeline.copies import copy_before, tree_before
 
 from .test_multirank import write_requests
 
@@ -42,9 +42,7 @@ def migrate(phase: str, name: str, tree: Path) -> None:
 @pytest.fixture(scope="module")
 def cleaned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tree after all three phases of all three slices, each of which verified when it was written."""
-    tree = tmp_path_factory.mktemp("decode-slices")
-    for name in ("batchgen", "shadow", "tests"):
-        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+    tree = copy_before(ROOT, tmp_path_factory.mktemp("decode-slices"), ("batchgen", "shadow", "tests"))
     for name, recipe in RECIPES.items():
         for phase in ("port", "gate", "cleanup"):
             migrate(phase, name, tree)
@@ -58,7 +56,7 @@ def cleaned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 def test_every_method_moves_behind_handles_that_name_what_they_show(recipe: Recipe) -> None:
-    plan = plan_cut(recipe, DiskTree(ROOT))
+    plan = plan_cut(recipe, tree_before(ROOT))
     assert isinstance(plan, CutPlan), plan
     assert set(plan.methods) == set(recipe.methods) and plan.notes == ()
     named = [handle.name for handle in recipe.handles if not handle.rest]

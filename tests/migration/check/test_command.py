@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from migration.check.rules import RULES
+from pipeline.copies import copy_before
 
 from .support import HANDLER, HERE, TEXT, edited, tree
 
@@ -262,14 +262,11 @@ prefix = "CHECKED_KV"
 
 def test_our_own_worker_in_its_phases(tmp_path: Path):
     """What does not hold is the drift that narrower handles are for, and private names; nothing else alarms."""
-    ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "batchgen", tmp_path / "batchgen", ignore=ignore)
+    copy_before(ROOT, tmp_path)
     (tmp_path / "kv.toml").write_text(EARLIER + KV)
     for command in ("port", "gate", "cleanup"):
         done = migrate(command, "kv.toml", cwd=tmp_path)
-        assert done.returncode == 0, (
-            f"take the worker as it was before its slices: {done.stdout}{done.stderr}"
-        )
+        assert done.returncode == 0, done.stdout + done.stderr
         done = migrate("check", "kv.toml", "--json", cwd=tmp_path)
         body = json.loads(done.stdout)
         assert body["phase"] == command

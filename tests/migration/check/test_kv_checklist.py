@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from migration.slices import load_recipe
+from pipeline.copies import copy_before
 
 from .test_command import ROOT, migrate
 
@@ -21,16 +22,13 @@ HANDLER = RECIPE.target_file
 def phases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A copy of the engine after each phase of the slice."""
     made: dict[str, Path] = {}
-    source = ROOT
+    tree = copy_before(ROOT, tmp_path_factory.mktemp("before"))
     for phase in ("port", "gate", "cleanup"):
-        tree = tmp_path_factory.mktemp(phase)
-        for folder in ("batchgen", ".migrate"):
-            if (source / folder).is_dir():
-                ignore = shutil.ignore_patterns("__pycache__", "undo")
-                shutil.copytree(source / folder, tree / folder, ignore=ignore)
+        made[phase] = tmp_path_factory.mktemp(phase) / "tree"
+        shutil.copytree(tree, made[phase], ignore=shutil.ignore_patterns("undo"))
+        tree = made[phase]
         done = migrate(phase, "kv", "--repo", str(tree), cwd=tree)
         assert done.returncode == 0, done.stdout + done.stderr
-        made[phase] = source = tree
     return made
 
 

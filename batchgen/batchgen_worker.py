@@ -19,6 +19,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 
 import torch
 import torch.distributed as dist
+from batchgen.worker.sync import SyncCoordinator
+from shadow.experiment import Gate, Isolated, Pure
 
 
 def _ceil_div(tokens: int, page_size: int) -> int:
@@ -224,6 +226,20 @@ class BatchGenWorkerArgs:
 	cuda_graph_max_bucket_size: int = 128
 	cuda_graph_num_buckets: int = 16
 	cuda_graph_max_seqlen: int = 0
+
+
+_SYNC_GATE = Gate(
+	"BATCHGEN_WORKER_SYNC",
+	SyncCoordinator,
+	{
+		"_sync_completion_status_tensor": Isolated(),
+		"_sync_decode_uuids_tensor": Isolated(),
+		"_sync_sequence_metadata": Isolated(),
+		"_owned_metadata": Pure(),
+		"_absorb_metadata": Isolated(),
+		"_check_boundary_desync": Isolated(),
+	},
+)
 
 
 class BatchGenWorker:
@@ -2139,6 +2155,11 @@ class BatchGenWorker:
 		AttnWrapperBase.state_slots = self.core_engine.state_slot_pool.slots_for(global_ids)
 
 	def _sync_completion_status_tensor(self, decode_uuids: Sequence[str]) -> Tuple[Set[str], List[str]]:
+		if _SYNC_GATE.on:
+			return _SYNC_GATE.run(self, "_sync_completion_status_tensor", decode_uuids)
+		return self._legacy__sync_completion_status_tensor(decode_uuids)
+
+	def _legacy__sync_completion_status_tensor(self, decode_uuids: Sequence[str]) -> Tuple[Set[str], List[str]]:
 		"""Which of the decoding sequences are done on the rank that owns them (collective MAX).
 
 		Returns (completed, active); a rank that does not own a completed sequence notes it.
@@ -2153,6 +2174,11 @@ class BatchGenWorker:
 		return completed, [uuid for uuid, flag in zip(decode_uuids, done) if not flag]
 
 	def _sync_decode_uuids_tensor(self, decode_uuids: Sequence[str]) -> List[str]:
+		if _SYNC_GATE.on:
+			return _SYNC_GATE.run(self, "_sync_decode_uuids_tensor", decode_uuids)
+		return self._legacy__sync_decode_uuids_tensor(decode_uuids)
+
+	def _legacy__sync_decode_uuids_tensor(self, decode_uuids: Sequence[str]) -> List[str]:
 		"""The sequences that every rank wants to decode (collective MIN), in global order."""
 		known = sorted(seq.global_idx for seq in self.global_batch if seq.status != SequenceStatus.COMPLETED)
 		wanted = {self.global_batch.get_sequence(uuid).global_idx for uuid in decode_uuids}
@@ -2161,6 +2187,11 @@ class BatchGenWorker:
 		return [self._global_to_uuid[global_idx] for global_idx, flag in zip(known, flags.tolist()) if flag]
 
 	def _sync_sequence_metadata(self, uuids: Sequence[str]) -> None:
+		if _SYNC_GATE.on:
+			return _SYNC_GATE.run(self, "_sync_sequence_metadata", uuids)
+		return self._legacy__sync_sequence_metadata(uuids)
+
+	def _legacy__sync_sequence_metadata(self, uuids: Sequence[str]) -> None:
 		"""Owners publish the fields that only they advance; all ranks take them over (collective)."""
 		mine = {
 			uuid: self._owned_metadata(self.global_batch.get_sequence(uuid))
@@ -2176,9 +2207,19 @@ class BatchGenWorker:
 				self._absorb_metadata(self.global_batch.get_sequence(uuid), metadata)
 
 	def _owned_metadata(self, seq: SequenceEntry) -> Dict[str, Any]:
+		if _SYNC_GATE.on:
+			return _SYNC_GATE.run(self, "_owned_metadata", seq)
+		return self._legacy__owned_metadata(seq)
+
+	def _legacy__owned_metadata(self, seq: SequenceEntry) -> Dict[str, Any]:
 		return {name: getattr(seq, name) for name in self._REPLICATED_FIELDS}
 
 	def _absorb_metadata(self, seq: SequenceEntry, metadata: Dict[str, Any]) -> None:
+		if _SYNC_GATE.on:
+			return _SYNC_GATE.run(self, "_absorb_metadata", seq, metadata)
+		return self._legacy__absorb_metadata(seq, metadata)
+
+	def _legacy__absorb_metadata(self, seq: SequenceEntry, metadata: Dict[str, Any]) -> None:
 		for name in self._REPLICATED_FIELDS:
 			setattr(seq, name, metadata[name])
 
@@ -2365,6 +2406,11 @@ class BatchGenWorker:
 		return decode_uuids, batch
 
 	def _check_boundary_desync(self, decode_uuids: Sequence[str]) -> None:
+		if _SYNC_GATE.on:
+			return _SYNC_GATE.run(self, "_check_boundary_desync", decode_uuids)
+		return self._legacy__check_boundary_desync(decode_uuids)
+
+	def _legacy__check_boundary_desync(self, decode_uuids: Sequence[str]) -> None:
 		"""All ranks must enter a boundary with the same sequences (BATCHGEN_CB_LOG=DEBUG on every rank; collective)."""
 		views: List[Any] = [None] * self.world_size
 		dist.all_gather_object(views, list(decode_uuids))

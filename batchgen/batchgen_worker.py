@@ -20,7 +20,6 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 import torch
 import torch.distributed as dist
 from batchgen.worker.sync import SyncCoordinator
-from shadow.experiment import Gate, Isolated, Pure
 
 
 def _ceil_div(tokens: int, page_size: int) -> int:
@@ -226,20 +225,6 @@ class BatchGenWorkerArgs:
 	cuda_graph_max_bucket_size: int = 128
 	cuda_graph_num_buckets: int = 16
 	cuda_graph_max_seqlen: int = 0
-
-
-_SYNC_GATE = Gate(
-	"BATCHGEN_WORKER_SYNC",
-	SyncCoordinator,
-	{
-		"_sync_completion_status_tensor": Isolated(),
-		"_sync_decode_uuids_tensor": Isolated(),
-		"_sync_sequence_metadata": Isolated(),
-		"_owned_metadata": Pure(),
-		"_absorb_metadata": Isolated(),
-		"_check_boundary_desync": Isolated(),
-	},
-)
 
 
 class BatchGenWorker:
@@ -2155,73 +2140,19 @@ class BatchGenWorker:
 		AttnWrapperBase.state_slots = self.core_engine.state_slot_pool.slots_for(global_ids)
 
 	def _sync_completion_status_tensor(self, decode_uuids: Sequence[str]) -> Tuple[Set[str], List[str]]:
-		if _SYNC_GATE.on:
-			return _SYNC_GATE.run(self, "_sync_completion_status_tensor", decode_uuids)
-		return self._legacy__sync_completion_status_tensor(decode_uuids)
-
-	def _legacy__sync_completion_status_tensor(self, decode_uuids: Sequence[str]) -> Tuple[Set[str], List[str]]:
-		"""Which of the decoding sequences are done on the rank that owns them (collective MAX).
-
-		Returns (completed, active); a rank that does not own a completed sequence notes it.
-		"""
-		flags = torch.zeros(len(decode_uuids), dtype=torch.int32)
-		for i, uuid in enumerate(decode_uuids):
-			if uuid in self._uuid_to_local_map:
-				flags[i] = int(self._is_sequence_completed(self.global_batch.get_sequence(uuid)))
-		dist.all_reduce(flags, op=dist.ReduceOp.MAX)
-		done = flags.tolist()
-		completed = {uuid for uuid, flag in zip(decode_uuids, done) if flag}
-		return completed, [uuid for uuid, flag in zip(decode_uuids, done) if not flag]
+		return SyncCoordinator.for_worker(self)._sync_completion_status_tensor(decode_uuids)
 
 	def _sync_decode_uuids_tensor(self, decode_uuids: Sequence[str]) -> List[str]:
-		if _SYNC_GATE.on:
-			return _SYNC_GATE.run(self, "_sync_decode_uuids_tensor", decode_uuids)
-		return self._legacy__sync_decode_uuids_tensor(decode_uuids)
-
-	def _legacy__sync_decode_uuids_tensor(self, decode_uuids: Sequence[str]) -> List[str]:
-		"""The sequences that every rank wants to decode (collective MIN), in global order."""
-		known = sorted(seq.global_idx for seq in self.global_batch if seq.status != SequenceStatus.COMPLETED)
-		wanted = {self.global_batch.get_sequence(uuid).global_idx for uuid in decode_uuids}
-		flags = torch.tensor([int(global_idx in wanted) for global_idx in known], dtype=torch.int32)
-		dist.all_reduce(flags, op=dist.ReduceOp.MIN)
-		return [self._global_to_uuid[global_idx] for global_idx, flag in zip(known, flags.tolist()) if flag]
+		return SyncCoordinator.for_worker(self)._sync_decode_uuids_tensor(decode_uuids)
 
 	def _sync_sequence_metadata(self, uuids: Sequence[str]) -> None:
-		if _SYNC_GATE.on:
-			return _SYNC_GATE.run(self, "_sync_sequence_metadata", uuids)
-		return self._legacy__sync_sequence_metadata(uuids)
-
-	def _legacy__sync_sequence_metadata(self, uuids: Sequence[str]) -> None:
-		"""Owners publish the fields that only they advance; all ranks take them over (collective)."""
-		mine = {
-			uuid: self._owned_metadata(self.global_batch.get_sequence(uuid))
-			for uuid in uuids
-			if uuid in self._uuid_to_local_map
-		}
-		gathered: List[Any] = [None] * self.world_size
-		dist.all_gather_object(gathered, mine)
-		for rank, part in enumerate(gathered):
-			if rank == self.rank:
-				continue
-			for uuid, metadata in part.items():
-				self._absorb_metadata(self.global_batch.get_sequence(uuid), metadata)
+		return SyncCoordinator.for_worker(self)._sync_sequence_metadata(uuids)
 
 	def _owned_metadata(self, seq: SequenceEntry) -> Dict[str, Any]:
-		if _SYNC_GATE.on:
-			return _SYNC_GATE.run(self, "_owned_metadata", seq)
-		return self._legacy__owned_metadata(seq)
-
-	def _legacy__owned_metadata(self, seq: SequenceEntry) -> Dict[str, Any]:
-		return {name: getattr(seq, name) for name in self._REPLICATED_FIELDS}
+		return SyncCoordinator.for_worker(self)._owned_metadata(seq)
 
 	def _absorb_metadata(self, seq: SequenceEntry, metadata: Dict[str, Any]) -> None:
-		if _SYNC_GATE.on:
-			return _SYNC_GATE.run(self, "_absorb_metadata", seq, metadata)
-		return self._legacy__absorb_metadata(seq, metadata)
-
-	def _legacy__absorb_metadata(self, seq: SequenceEntry, metadata: Dict[str, Any]) -> None:
-		for name in self._REPLICATED_FIELDS:
-			setattr(seq, name, metadata[name])
+		return SyncCoordinator.for_worker(self)._absorb_metadata(seq, metadata)
 
 	# Advanced by the owner alone between two collectives; everything else changes on all ranks at once.
 	_REPLICATED_FIELDS = (
@@ -2406,19 +2337,7 @@ class BatchGenWorker:
 		return decode_uuids, batch
 
 	def _check_boundary_desync(self, decode_uuids: Sequence[str]) -> None:
-		if _SYNC_GATE.on:
-			return _SYNC_GATE.run(self, "_check_boundary_desync", decode_uuids)
-		return self._legacy__check_boundary_desync(decode_uuids)
-
-	def _legacy__check_boundary_desync(self, decode_uuids: Sequence[str]) -> None:
-		"""All ranks must enter a boundary with the same sequences (BATCHGEN_CB_LOG=DEBUG on every rank; collective)."""
-		views: List[Any] = [None] * self.world_size
-		dist.all_gather_object(views, list(decode_uuids))
-		for rank, view in enumerate(views):
-			if view != views[0]:
-				raise RuntimeError(
-					f"[SCHED_INVARIANT] rank {rank} decodes {view}, rank 0 decodes {views[0]}"
-				)
+		return SyncCoordinator.for_worker(self)._check_boundary_desync(decode_uuids)
 
 	def _boundary_gather_state(self, decode_uuids: Sequence[str]) -> List[Dict[str, Any]]:
 		"""Every rank's free pages, and the state of its decoding and waiting sequences (collective)."""

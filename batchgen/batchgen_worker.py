@@ -19,7 +19,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 
 import torch
 import torch.distributed as dist
+from batchgen.worker.executor import ModelExecutor
 from batchgen.worker.sync import SyncCoordinator
+from shadow.experiment import Gate, Isolated
 
 
 def _ceil_div(tokens: int, page_size: int) -> int:
@@ -225,6 +227,21 @@ class BatchGenWorkerArgs:
 	cuda_graph_max_bucket_size: int = 128
 	cuda_graph_num_buckets: int = 16
 	cuda_graph_max_seqlen: int = 0
+
+
+_EXECUTOR_GATE = Gate(
+	"BATCHGEN_WORKER_EXECUTOR",
+	ModelExecutor,
+	{
+		"_ensure_cuda_graph_adapter": Isolated(),
+		"_capture_cuda_graph_for_batch": Isolated(),
+		"_release_cuda_graphs": Isolated(),
+		"_decode_make_batch_state": Isolated(),
+		"_decode_graph_decision": Isolated(),
+		"_decode_compare_graph": Isolated(),
+		"_decode_run_eager": Isolated(),
+	},
+)
 
 
 class BatchGenWorker:
@@ -2618,6 +2635,11 @@ class BatchGenWorker:
 		self._capture_cuda_graph_for_batch()
 
 	def _ensure_cuda_graph_adapter(self) -> None:
+		if _EXECUTOR_GATE.on:
+			return _EXECUTOR_GATE.run(self, "_ensure_cuda_graph_adapter")
+		return self._legacy__ensure_cuda_graph_adapter()
+
+	def _legacy__ensure_cuda_graph_adapter(self) -> None:
 		"""Adapter and static buffers of this decode phase; rebuilt when the model object or the pool changed."""
 		if self.args.disable_cuda_graphs:
 			return
@@ -2635,6 +2657,11 @@ class BatchGenWorker:
 			self._cuda_graph_manager = StaticGraphManager()
 
 	def _capture_cuda_graph_for_batch(self) -> None:
+		if _EXECUTOR_GATE.on:
+			return _EXECUTOR_GATE.run(self, "_capture_cuda_graph_for_batch")
+		return self._legacy__capture_cuda_graph_for_batch()
+
+	def _legacy__capture_cuda_graph_for_batch(self) -> None:
 		"""Capture the bucket of the widest rank, once per pool; outside of the step, and not timed by the watchdog."""
 		adapter = getattr(self, "_cuda_graph_adapter", None)
 		manager = self._get_cuda_graph_gpu_manager()
@@ -2650,6 +2677,11 @@ class BatchGenWorker:
 			self.counters["graph_captures"] += 1
 
 	def _release_cuda_graphs(self) -> None:
+		if _EXECUTOR_GATE.on:
+			return _EXECUTOR_GATE.run(self, "_release_cuda_graphs")
+		return self._legacy__release_cuda_graphs()
+
+	def _legacy__release_cuda_graphs(self) -> None:
 		"""Captured buckets name the storage of the pool that is about to go; drop them and the model reference."""
 		if self._cuda_graph_manager is not None:
 			self._cuda_graph_manager.release()
@@ -2806,6 +2838,13 @@ class BatchGenWorker:
 	def _decode_make_batch_state(
 		self, sequences: Sequence[SequenceEntry], new_tokens: torch.Tensor, max_seqlen: int
 	) -> BatchState:
+		if _EXECUTOR_GATE.on:
+			return _EXECUTOR_GATE.run(self, "_decode_make_batch_state", sequences, new_tokens, max_seqlen)
+		return self._legacy__decode_make_batch_state(sequences, new_tokens, max_seqlen)
+
+	def _legacy__decode_make_batch_state(
+		self, sequences: Sequence[SequenceEntry], new_tokens: torch.Tensor, max_seqlen: int
+	) -> BatchState:
 		"""What the graph adapter may know of this step: its only view of the worker."""
 		global_ids = [seq.global_idx for seq in sequences]
 		state_slots = self.core_engine.state_slot_pool.slots_for(global_ids).to(self.device)
@@ -2825,6 +2864,11 @@ class BatchGenWorker:
 		)
 
 	def _decode_graph_decision(self, batch_state: BatchState) -> GraphDecision:
+		if _EXECUTOR_GATE.on:
+			return _EXECUTOR_GATE.run(self, "_decode_graph_decision", batch_state)
+		return self._legacy__decode_graph_decision(batch_state)
+
+	def _legacy__decode_graph_decision(self, batch_state: BatchState) -> GraphDecision:
 		"""Whether this step replays a captured bucket, and which; every reason is counted."""
 		decision = GRAPHS_DISABLED
 		if self._cuda_graph_adapter is not None:
@@ -2833,6 +2877,13 @@ class BatchGenWorker:
 		return decision
 
 	def _decode_compare_graph(
+		self, batch_state: BatchState, inputs: Dict[str, torch.Tensor], outputs: Dict[str, torch.Tensor]
+	) -> None:
+		if _EXECUTOR_GATE.on:
+			return _EXECUTOR_GATE.run(self, "_decode_compare_graph", batch_state, inputs, outputs)
+		return self._legacy__decode_compare_graph(batch_state, inputs, outputs)
+
+	def _legacy__decode_compare_graph(
 		self, batch_state: BatchState, inputs: Dict[str, torch.Tensor], outputs: Dict[str, torch.Tensor]
 	) -> None:
 		"""Eager run on the replayed inputs beside the replay; says where they differ and changes nothing."""
@@ -2853,6 +2904,11 @@ class BatchGenWorker:
 			raise RuntimeError(f"graph replay and eager run differ: {report}")
 
 	def _decode_run_eager(self, batch: DecodeBatch) -> DecodeOutputs:
+		if _EXECUTOR_GATE.on:
+			return _EXECUTOR_GATE.run(self, "_decode_run_eager", batch)
+		return self._legacy__decode_run_eager(batch)
+
+	def _legacy__decode_run_eager(self, batch: DecodeBatch) -> DecodeOutputs:
 		"""One forward outside of the static buffers. Runs for an empty batch, too: models with collectives inside need
 		every rank."""
 		hidden = self.model(batch.state.input_ids, batch.state.position_ids)

@@ -21,7 +21,6 @@ import torch
 import torch.distributed as dist
 from batchgen.worker.executor import ModelExecutor
 from batchgen.worker.sync import SyncCoordinator
-from shadow.experiment import Gate, Isolated
 
 
 def _ceil_div(tokens: int, page_size: int) -> int:
@@ -48,8 +47,6 @@ from batchgen.cuda_graph import (
 	DecodeGraphFlags,
 	Glm5CudaGraphAdapter,
 	StaticGraphManager,
-	compare_outputs,
-	generate_bucket_sizes,
 )
 from batchgen.kv import (
 	AsyncTask,
@@ -227,21 +224,6 @@ class BatchGenWorkerArgs:
 	cuda_graph_max_bucket_size: int = 128
 	cuda_graph_num_buckets: int = 16
 	cuda_graph_max_seqlen: int = 0
-
-
-_EXECUTOR_GATE = Gate(
-	"BATCHGEN_WORKER_EXECUTOR",
-	ModelExecutor,
-	{
-		"_ensure_cuda_graph_adapter": Isolated(),
-		"_capture_cuda_graph_for_batch": Isolated(),
-		"_release_cuda_graphs": Isolated(),
-		"_decode_make_batch_state": Isolated(),
-		"_decode_graph_decision": Isolated(),
-		"_decode_compare_graph": Isolated(),
-		"_decode_run_eager": Isolated(),
-	},
-)
 
 
 class BatchGenWorker:
@@ -2635,60 +2617,13 @@ class BatchGenWorker:
 		self._capture_cuda_graph_for_batch()
 
 	def _ensure_cuda_graph_adapter(self) -> None:
-		if _EXECUTOR_GATE.on:
-			return _EXECUTOR_GATE.run(self, "_ensure_cuda_graph_adapter")
-		return self._legacy__ensure_cuda_graph_adapter()
-
-	def _legacy__ensure_cuda_graph_adapter(self) -> None:
-		"""Adapter and static buffers of this decode phase; rebuilt when the model object or the pool changed."""
-		if self.args.disable_cuda_graphs:
-			return
-		if self._cuda_graph_adapter is None:
-			largest = min(self.args.cuda_graph_max_bucket_size, self.args.max_batch_size)
-			self._cuda_graph_adapter = Glm5CudaGraphAdapter(
-				model=self.model,
-				config=self.model_config,
-				device=self.device,
-				buckets=generate_bucket_sizes(largest, self.args.cuda_graph_num_buckets),
-				max_seqlen=self.gpu_paged_kv_cache_manager.config.graph_max_pages * self.PAGE_SIZE,
-				world_size=self.world_size,
-			)
-		if self._cuda_graph_manager is None:
-			self._cuda_graph_manager = StaticGraphManager()
+		return ModelExecutor.for_worker(self)._ensure_cuda_graph_adapter()
 
 	def _capture_cuda_graph_for_batch(self) -> None:
-		if _EXECUTOR_GATE.on:
-			return _EXECUTOR_GATE.run(self, "_capture_cuda_graph_for_batch")
-		return self._legacy__capture_cuda_graph_for_batch()
-
-	def _legacy__capture_cuda_graph_for_batch(self) -> None:
-		"""Capture the bucket of the widest rank, once per pool; outside of the step, and not timed by the watchdog."""
-		adapter = getattr(self, "_cuda_graph_adapter", None)
-		manager = self._get_cuda_graph_gpu_manager()
-		rows = getattr(self, "_current_decode_max_rank_batch_size", None) or 0
-		if adapter is None or manager is None or rows == 0:
-			return
-		bucket = adapter.bucket_for(rows)
-		if bucket is None or bucket in self._cuda_graph_manager.failed_buckets:
-			return
-		if not self._cuda_graph_manager.is_captured(bucket):
-			with self.disable_watchdog():
-				self._cuda_graph_manager.capture(adapter, bucket, manager)
-			self.counters["graph_captures"] += 1
+		return ModelExecutor.for_worker(self)._capture_cuda_graph_for_batch()
 
 	def _release_cuda_graphs(self) -> None:
-		if _EXECUTOR_GATE.on:
-			return _EXECUTOR_GATE.run(self, "_release_cuda_graphs")
-		return self._legacy__release_cuda_graphs()
-
-	def _legacy__release_cuda_graphs(self) -> None:
-		"""Captured buckets name the storage of the pool that is about to go; drop them and the model reference."""
-		if self._cuda_graph_manager is not None:
-			self._cuda_graph_manager.release()
-			self._cuda_graph_manager = None
-		if self._cuda_graph_adapter is not None:
-			self._cuda_graph_adapter.release_context()
-			self._cuda_graph_adapter = None
+		return ModelExecutor.for_worker(self)._release_cuda_graphs()
 
 	def _decode_bind_attn_wrapper(self, batch: Sequence[int]):
 		"""Publish pools, host views and row order to the attention wrapper's class attributes."""
@@ -2838,82 +2773,18 @@ class BatchGenWorker:
 	def _decode_make_batch_state(
 		self, sequences: Sequence[SequenceEntry], new_tokens: torch.Tensor, max_seqlen: int
 	) -> BatchState:
-		if _EXECUTOR_GATE.on:
-			return _EXECUTOR_GATE.run(self, "_decode_make_batch_state", sequences, new_tokens, max_seqlen)
-		return self._legacy__decode_make_batch_state(sequences, new_tokens, max_seqlen)
-
-	def _legacy__decode_make_batch_state(
-		self, sequences: Sequence[SequenceEntry], new_tokens: torch.Tensor, max_seqlen: int
-	) -> BatchState:
-		"""What the graph adapter may know of this step: its only view of the worker."""
-		global_ids = [seq.global_idx for seq in sequences]
-		state_slots = self.core_engine.state_slot_pool.slots_for(global_ids).to(self.device)
-		AttnWrapperBase.state_slots = state_slots
-		return BatchState(
-			local_bsz=len(sequences),
-			max_rank_bsz=self._current_decode_max_rank_batch_size,
-			rank_token_counts=tuple(self._current_decode_rank_token_counts),
-			cache_seqlens=AttnWrapperBase.cache_seqlens,
-			position_ids=AttnWrapperBase.position_ids,
-			max_seqlen=max_seqlen,
-			cur_batch_sequence_ids=global_ids,
-			gpu_kv_manager=self._get_cuda_graph_gpu_manager(),
-			decode_iter=self._cumulative_decode_steps,
-			input_ids=new_tokens,
-			state_slots=state_slots,
-		)
+		return ModelExecutor.for_worker(self)._decode_make_batch_state(sequences, new_tokens, max_seqlen)
 
 	def _decode_graph_decision(self, batch_state: BatchState) -> GraphDecision:
-		if _EXECUTOR_GATE.on:
-			return _EXECUTOR_GATE.run(self, "_decode_graph_decision", batch_state)
-		return self._legacy__decode_graph_decision(batch_state)
-
-	def _legacy__decode_graph_decision(self, batch_state: BatchState) -> GraphDecision:
-		"""Whether this step replays a captured bucket, and which; every reason is counted."""
-		decision = GRAPHS_DISABLED
-		if self._cuda_graph_adapter is not None:
-			decision = self._cuda_graph_adapter.eligibility(batch_state)
-		self.graph_reasons[decision.reason] += 1
-		return decision
+		return ModelExecutor.for_worker(self)._decode_graph_decision(batch_state)
 
 	def _decode_compare_graph(
 		self, batch_state: BatchState, inputs: Dict[str, torch.Tensor], outputs: Dict[str, torch.Tensor]
 	) -> None:
-		if _EXECUTOR_GATE.on:
-			return _EXECUTOR_GATE.run(self, "_decode_compare_graph", batch_state, inputs, outputs)
-		return self._legacy__decode_compare_graph(batch_state, inputs, outputs)
-
-	def _legacy__decode_compare_graph(
-		self, batch_state: BatchState, inputs: Dict[str, torch.Tensor], outputs: Dict[str, torch.Tensor]
-	) -> None:
-		"""Eager run on the replayed inputs beside the replay; says where they differ and changes nothing."""
-		reference = self._cuda_graph_adapter.run_eager_reference(batch_state, inputs)
-		rows = batch_state.local_bsz
-		report = compare_outputs(
-			{"logits": outputs["logits"][:rows]},
-			{"logits": reference["logits"][:rows]},
-			atol=self._graph_flags.compare_atol,
-			rtol=self._graph_flags.compare_rtol,
-		)
-		self.counters["graph_compares"] += 1
-		if report.passed:
-			return
-		self.counters["graph_compare_failures"] += 1
-		logger.error("graph replay and eager run differ at step %d: %s", batch_state.decode_iter, report)
-		if self._graph_flags.compare_fail:
-			raise RuntimeError(f"graph replay and eager run differ: {report}")
+		return ModelExecutor.for_worker(self)._decode_compare_graph(batch_state, inputs, outputs)
 
 	def _decode_run_eager(self, batch: DecodeBatch) -> DecodeOutputs:
-		if _EXECUTOR_GATE.on:
-			return _EXECUTOR_GATE.run(self, "_decode_run_eager", batch)
-		return self._legacy__decode_run_eager(batch)
-
-	def _legacy__decode_run_eager(self, batch: DecodeBatch) -> DecodeOutputs:
-		"""One forward outside of the static buffers. Runs for an empty batch, too: models with collectives inside need
-		every rank."""
-		hidden = self.model(batch.state.input_ids, batch.state.position_ids)
-		self.counters["eager_steps"] += 1
-		return DecodeOutputs(self.model.compute_logits(hidden).unsqueeze(1))
+		return ModelExecutor.for_worker(self)._decode_run_eager(batch)
 
 	def _decode_stage(
 		self, sequences: Sequence[SequenceEntry], new_tokens: torch.Tensor, max_seqlen: int

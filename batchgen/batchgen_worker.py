@@ -20,7 +20,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 import torch
 import torch.distributed as dist
 from batchgen.worker.executor import ModelExecutor
+from batchgen.worker.host_rebalancer import HostKVRebalancer
 from batchgen.worker.sync import SyncCoordinator
+from shadow.experiment import Gate, Isolated
 
 
 def _ceil_div(tokens: int, page_size: int) -> int:
@@ -224,6 +226,19 @@ class BatchGenWorkerArgs:
 	cuda_graph_max_bucket_size: int = 128
 	cuda_graph_num_buckets: int = 16
 	cuda_graph_max_seqlen: int = 0
+
+
+_REBALANCE_GATE = Gate(
+	"BATCHGEN_WORKER_REBALANCE",
+	HostKVRebalancer,
+	{
+		"_put_sequences_on_hold": Isolated(),
+		"_group_migrations_for_parallel_execution": Isolated(),
+		"_execute_kv_migrations_parallel": Isolated(),
+		"_execute_single_kv_migration": Isolated(),
+		"_rebalance_host_kv": Isolated(),
+	},
+)
 
 
 class BatchGenWorker:
@@ -675,6 +690,11 @@ class BatchGenWorker:
 			self.counters["holds"] += 1
 
 	def _put_sequences_on_hold(self, uuids: Sequence[str]) -> None:
+		if _REBALANCE_GATE.on:
+			return _REBALANCE_GATE.run(self, "_put_sequences_on_hold", uuids)
+		return self._legacy__put_sequences_on_hold(uuids)
+
+	def _legacy__put_sequences_on_hold(self, uuids: Sequence[str]) -> None:
 		"""Collective form, for leaving the decode phase early: sync metadata first, free what has pages, barrier.
 
 		Keeps `had_initial_gpu_reservation`: a sequence that comes back gets the extension buffer.
@@ -1423,6 +1443,13 @@ class BatchGenWorker:
 	def _group_migrations_for_parallel_execution(
 		self, operations: Sequence[Tuple[str, int, int]]
 	) -> List[List[Tuple[str, int, int]]]:
+		if _REBALANCE_GATE.on:
+			return _REBALANCE_GATE.run(self, "_group_migrations_for_parallel_execution", operations)
+		return self._legacy__group_migrations_for_parallel_execution(operations)
+
+	def _legacy__group_migrations_for_parallel_execution(
+		self, operations: Sequence[Tuple[str, int, int]]
+	) -> List[List[Tuple[str, int, int]]]:
 		"""Rounds of moves that may run at the same time, each move in the first round that has room for it.
 
 		No rank is twice in a round, on either side, and no node is a source twice: its link carries one transfer.
@@ -1446,6 +1473,11 @@ class BatchGenWorker:
 		return rounds
 
 	def _execute_kv_migrations_parallel(self, operations: Sequence[Tuple[str, int, int]]) -> None:
+		if _REBALANCE_GATE.on:
+			return _REBALANCE_GATE.run(self, "_execute_kv_migrations_parallel", operations)
+		return self._legacy__execute_kv_migrations_parallel(operations)
+
+	def _legacy__execute_kv_migrations_parallel(self, operations: Sequence[Tuple[str, int, int]]) -> None:
 		"""Run the moves round by round, all ranks in step (collective)."""
 		group = self._get_or_create_gloo_group()
 		dist.barrier(group=group)
@@ -1456,6 +1488,11 @@ class BatchGenWorker:
 			dist.barrier(group=group)
 
 	def _execute_single_kv_migration(self, uuid: str, from_rank: int, to_rank: int) -> None:
+		if _REBALANCE_GATE.on:
+			return _REBALANCE_GATE.run(self, "_execute_single_kv_migration", uuid, from_rank, to_rank)
+		return self._legacy__execute_single_kv_migration(uuid, from_rank, to_rank)
+
+	def _legacy__execute_single_kv_migration(self, uuid: str, from_rank: int, to_rank: int) -> None:
 		"""Move one sequence with its host KV, tokens and logprobs; runs on these two ranks only (point to point).
 
 		The header goes first and says which tensors follow and how long they are; both sides then walk the same list.
@@ -1540,6 +1577,11 @@ class BatchGenWorker:
 			logger.info("moved sequence %s, %d tokens of KV, rank %d -> %d", uuid, num_tokens, from_rank, to_rank)
 
 	def _rebalance_host_kv(self) -> int:
+		if _REBALANCE_GATE.on:
+			return _REBALANCE_GATE.run(self, "_rebalance_host_kv")
+		return self._legacy__rebalance_host_kv()
+
+	def _legacy__rebalance_host_kv(self) -> int:
 		"""Even out the host pools of the nodes; returns how many sequences moved (collective).
 
 		In this order. The old owners publish their sequences' metadata while the local maps still name them as

@@ -8,7 +8,6 @@ ranks take the same ones, in the same order of collectives.
 import faulthandler
 import logging
 import os
-import pickle
 import sys
 import threading
 import time
@@ -22,7 +21,6 @@ import torch.distributed as dist
 from batchgen.worker.executor import ModelExecutor
 from batchgen.worker.host_rebalancer import HostKVRebalancer
 from batchgen.worker.sync import SyncCoordinator
-from shadow.experiment import Gate, Isolated
 
 
 def _ceil_div(tokens: int, page_size: int) -> int:
@@ -226,19 +224,6 @@ class BatchGenWorkerArgs:
 	cuda_graph_max_bucket_size: int = 128
 	cuda_graph_num_buckets: int = 16
 	cuda_graph_max_seqlen: int = 0
-
-
-_REBALANCE_GATE = Gate(
-	"BATCHGEN_WORKER_REBALANCE",
-	HostKVRebalancer,
-	{
-		"_put_sequences_on_hold": Isolated(),
-		"_group_migrations_for_parallel_execution": Isolated(),
-		"_execute_kv_migrations_parallel": Isolated(),
-		"_execute_single_kv_migration": Isolated(),
-		"_rebalance_host_kv": Isolated(),
-	},
-)
 
 
 class BatchGenWorker:
@@ -690,29 +675,7 @@ class BatchGenWorker:
 			self.counters["holds"] += 1
 
 	def _put_sequences_on_hold(self, uuids: Sequence[str]) -> None:
-		if _REBALANCE_GATE.on:
-			return _REBALANCE_GATE.run(self, "_put_sequences_on_hold", uuids)
-		return self._legacy__put_sequences_on_hold(uuids)
-
-	def _legacy__put_sequences_on_hold(self, uuids: Sequence[str]) -> None:
-		"""Collective form, for leaving the decode phase early: sync metadata first, free what has pages, barrier.
-
-		Keeps `had_initial_gpu_reservation`: a sequence that comes back gets the extension buffer.
-		"""
-		self._sync_sequence_metadata(uuids)
-		manager = self.gpu_paged_kv_cache_manager
-		local_ids = []
-		for uuid in uuids:
-			local_idx = self._uuid_to_local_map.get(uuid)
-			if local_idx is not None and manager.has_sequence(self._local_to_global_id(local_idx)):
-				local_ids.append(local_idx)
-		if local_ids:
-			self._release_gpu_kv_pages(local_ids)
-		for uuid in uuids:
-			self.global_batch.get_sequence(uuid).gpu_pages_allocated = 0
-			self.global_batch.update_status(uuid, SequenceStatus.ON_HOLD)
-			self.counters["holds"] += 1
-		dist.barrier()
+		return HostKVRebalancer.for_worker(self)._put_sequences_on_hold(uuids)
 
 	def _flush_deferred_kv_to_host(self):
 		"""Start the host append of the step's collected KV: one batched task per pool."""
@@ -1443,171 +1406,10 @@ class BatchGenWorker:
 	def _group_migrations_for_parallel_execution(
 		self, operations: Sequence[Tuple[str, int, int]]
 	) -> List[List[Tuple[str, int, int]]]:
-		if _REBALANCE_GATE.on:
-			return _REBALANCE_GATE.run(self, "_group_migrations_for_parallel_execution", operations)
-		return self._legacy__group_migrations_for_parallel_execution(operations)
-
-	def _legacy__group_migrations_for_parallel_execution(
-		self, operations: Sequence[Tuple[str, int, int]]
-	) -> List[List[Tuple[str, int, int]]]:
-		"""Rounds of moves that may run at the same time, each move in the first round that has room for it.
-
-		No rank is twice in a round, on either side, and no node is a source twice: its link carries one transfer.
-		"""
-		rounds: List[List[Tuple[str, int, int]]] = []
-		busy_ranks: List[Set[int]] = []
-		busy_sources: List[Set[int]] = []
-		for operation in operations:
-			_, from_rank, to_rank = operation
-			source = from_rank // NUM_GPUS_PER_NODE
-			for index in range(len(rounds) + 1):
-				if index == len(rounds):
-					rounds.append([])
-					busy_ranks.append(set())
-					busy_sources.append(set())
-				if source not in busy_sources[index] and not busy_ranks[index] & {from_rank, to_rank}:
-					rounds[index].append(operation)
-					busy_ranks[index].update((from_rank, to_rank))
-					busy_sources[index].add(source)
-					break
-		return rounds
-
-	def _execute_kv_migrations_parallel(self, operations: Sequence[Tuple[str, int, int]]) -> None:
-		if _REBALANCE_GATE.on:
-			return _REBALANCE_GATE.run(self, "_execute_kv_migrations_parallel", operations)
-		return self._legacy__execute_kv_migrations_parallel(operations)
-
-	def _legacy__execute_kv_migrations_parallel(self, operations: Sequence[Tuple[str, int, int]]) -> None:
-		"""Run the moves round by round, all ranks in step (collective)."""
-		group = self._get_or_create_gloo_group()
-		dist.barrier(group=group)
-		for migration_round in self._group_migrations_for_parallel_execution(operations):
-			for uuid, from_rank, to_rank in migration_round:
-				if self.rank in (from_rank, to_rank):
-					self._execute_single_kv_migration(uuid, from_rank, to_rank)
-			dist.barrier(group=group)
-
-	def _execute_single_kv_migration(self, uuid: str, from_rank: int, to_rank: int) -> None:
-		if _REBALANCE_GATE.on:
-			return _REBALANCE_GATE.run(self, "_execute_single_kv_migration", uuid, from_rank, to_rank)
-		return self._legacy__execute_single_kv_migration(uuid, from_rank, to_rank)
-
-	def _legacy__execute_single_kv_migration(self, uuid: str, from_rank: int, to_rank: int) -> None:
-		"""Move one sequence with its host KV, tokens and logprobs; runs on these two ranks only (point to point).
-
-		The header goes first and says which tensors follow and how long they are; both sides then walk the same list.
-		The replicated metadata must be in sync: the new owner allocates `host_token_capacity` from its own copy.
-
-		Raises:
-			KVExhausted: the destination's pool is full. RuntimeError: the two sides' pools or page counts differ.
-		"""
-		group = self._get_or_create_gloo_group()
-		sending = self.rank == from_rank
-		seq = self.global_batch.get_sequence(uuid)
-		global_id = seq.global_idx
-		view = self.core_engine.host_paged_kv_worker_view
-		view_aux = getattr(self.core_engine, "host_paged_kv_worker_view_aux", None)
-
-		def transfer(tensor: torch.Tensor) -> None:
-			if tensor.numel() == 0:
-				return
-			if self.rank == from_rank:
-				dist.send(tensor, dst=to_rank, group=group)
-			else:
-				dist.recv(tensor, src=from_rank, group=group)
-
-		def landing(pool: Any, tokens: int) -> torch.Tensor:
-			config = pool.config
-			shape = (config.num_layers, tokens, config.num_kv_heads, config.head_dim)
-			return torch.empty(shape, dtype=config.dtype)
-
-		header = torch.empty(6, dtype=torch.int64)
-		if sending:
-			entry = self.query_book[self._uuid_to_local_map[uuid]]
-			num_tokens = seq.current_context_length - 1
-			k, v = view.read_sequence_kv_to_cpu(global_id, num_tokens)
-			k_aux = None if view_aux is None else view_aux.read_sequence_kv_to_cpu(global_id, num_tokens)[0]
-			# Clones: both are views of buffers that the next owner of the row overwrites.
-			input_ids = entry.encoded_prompt.clone()
-			decoded_tokens = entry.decoded_tokens[:, : seq.decoded_length].clone()
-			state = pickle.dumps((entry.logprobs, seq._rep_last_token, seq._rep_count))
-			payload = torch.frombuffer(bytearray(state), dtype=torch.uint8)
-			lengths = (input_ids.shape[1], decoded_tokens.shape[1], payload.numel())
-			header.copy_(torch.tensor([num_tokens, v is not None, k_aux is not None, *lengths]))
-			transfer(header)
-		else:
-			transfer(header)
-			num_tokens, has_v, has_aux, prompt_length, decoded_length, payload_bytes = header.tolist()
-			if bool(has_v) != view.config.has_value or bool(has_aux) != (view_aux is not None):
-				raise RuntimeError(
-					f"sequence {uuid} comes from rank {from_rank} with values: {bool(has_v)}, index keys: "
-					f"{bool(has_aux)}; the host pools of rank {to_rank} are of another kind"
-				)
-			self._allocate_host_pages(uuid, _ceil_div(seq.host_token_capacity, self.PAGE_SIZE))
-			if view.page_count(global_id) != seq.host_pages_allocated:
-				raise RuntimeError(
-					f"sequence {uuid} held {seq.host_pages_allocated} host pages on rank {from_rank} and got "
-					f"{view.page_count(global_id)} on rank {to_rank}"
-				)
-			k = landing(view, num_tokens)
-			v = landing(view, num_tokens) if has_v else None
-			k_aux = landing(view_aux, num_tokens) if has_aux else None
-			input_ids = torch.empty((1, prompt_length), dtype=torch.int64)
-			decoded_tokens = torch.empty((1, decoded_length), dtype=torch.int64)
-			payload = torch.empty(payload_bytes, dtype=torch.uint8)
-
-		for tensor in (k, v, k_aux, input_ids, decoded_tokens, payload):
-			if tensor is not None:
-				transfer(tensor)
-
-		if sending:
-			self._release_host_kv_pages([uuid])
-			self._release_kda_state_slots([global_id])
-			self._release_local_sequence(uuid)
-		else:
-			view.write_sequence_kv_from_cpu(global_id, k, v)
-			if view_aux is not None:
-				view_aux.write_sequence_kv_from_cpu(global_id, k_aux, None)
-			logprobs, seq._rep_last_token, seq._rep_count = pickle.loads(bytes(payload.tolist()))
-			self._register_migrated_sequence(seq, input_ids, decoded_tokens, logprobs)
-		if not hasattr(self, "_migrated_sequences"):
-			self._migrated_sequences = []
-		self._migrated_sequences.append((uuid, from_rank, to_rank))
-		if BATCHGEN_CB_DEBUG:
-			logger.info("moved sequence %s, %d tokens of KV, rank %d -> %d", uuid, num_tokens, from_rank, to_rank)
+		return HostKVRebalancer.for_worker(self)._group_migrations_for_parallel_execution(operations)
 
 	def _rebalance_host_kv(self) -> int:
-		if _REBALANCE_GATE.on:
-			return _REBALANCE_GATE.run(self, "_rebalance_host_kv")
-		return self._legacy__rebalance_host_kv()
-
-	def _legacy__rebalance_host_kv(self) -> int:
-		"""Even out the host pools of the nodes; returns how many sequences moved (collective).
-
-		In this order. The old owners publish their sequences' metadata while the local maps still name them as
-		owners: afterwards nobody could, and the new ones would start from what they knew last. Then KV and local maps
-		move, at both ends at once. Then the rank changes, on all ranks. The barrier keeps everybody from deciding
-		anything while a rank still has the old picture.
-		"""
-		operations = self._plan_kv_migration()
-		if not operations:
-			return 0
-		self._migrated_sequences = []
-		self._sync_sequence_metadata([uuid for uuid, _, _ in operations])
-		self._execute_kv_migrations_parallel(operations)
-		for uuid, _, to_rank in operations:
-			self.global_batch.assign_rank(uuid, to_rank)
-		dist.barrier()
-		self.counters["migrations"] += len(operations)
-		sent = sum(from_rank == self.rank for _, from_rank, _ in self._migrated_sequences)
-		if self._migrated_sequences:
-			logger.info(
-				"rank %d: host KV rebalanced, %d sequences sent and %d received",
-				self.rank,
-				sent,
-				len(self._migrated_sequences) - sent,
-			)
-		return len(operations)
+		return HostKVRebalancer.for_worker(self)._rebalance_host_kv()
 
 	# ============ Main Entry Point ============
 

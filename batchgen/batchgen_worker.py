@@ -20,7 +20,9 @@ import torch
 import torch.distributed as dist
 from batchgen.worker.executor import ModelExecutor
 from batchgen.worker.host_rebalancer import HostKVRebalancer
+from batchgen.worker.kv_native import KvNative
 from batchgen.worker.sync import SyncCoordinator
+from shadow.experiment import Gate, Isolated, Planned
 
 
 def _ceil_div(tokens: int, page_size: int) -> int:
@@ -224,6 +226,31 @@ class BatchGenWorkerArgs:
 	cuda_graph_max_bucket_size: int = 128
 	cuda_graph_num_buckets: int = 16
 	cuda_graph_max_seqlen: int = 0
+
+
+_KV_GATE = Gate(
+	"BATCHGEN_WORKER_KV",
+	KvNative,
+	{
+		"_compute_two_page_buffer_allocation": Isolated(),
+		"_allocate_gpu_kv_two_page_buffer": Planned(),
+		"_extend_gpu_kv_allocation": Planned(),
+		"_put_sequences_onhold": Planned(),
+		"_get_sequence_token_budget": Isolated(),
+		"_compute_host_kv_sequence_tokens": Isolated(),
+		"_check_first_gpu_pages": Isolated(),
+		"_check_host_growth": Isolated(),
+		"_reserve_whole_budget": Planned(),
+		"_release_gpu_kv_pages": Planned(),
+		"_release_kda_state_slots": Isolated(),
+		"_get_host_kv_free_pages": Isolated(),
+		"_get_host_kv_utilization": Isolated(),
+		"_decide_watermark_trigger": Planned(),
+		"_host_pages_kept_back": Planned(),
+		"_plan_moves": Planned(),
+		"_grow_host_kv": Planned(),
+	},
+)
 
 
 class BatchGenWorker:
@@ -590,6 +617,11 @@ class BatchGenWorker:
 		self._report_completion(uuids, payload)
 
 	def _compute_two_page_buffer_allocation(self, local_ids: Sequence[int]) -> Dict[int, int]:
+		if _KV_GATE.on:
+			return _KV_GATE.run(self, "_compute_two_page_buffer_allocation", local_ids)
+		return self._legacy__compute_two_page_buffer_allocation(local_ids)
+
+	def _legacy__compute_two_page_buffer_allocation(self, local_ids: Sequence[int]) -> Dict[int, int]:
 		"""Pages to allocate per local sequence: its context and a buffer ahead of it. Read before the initial mark:
 		the same getter answers with the smaller extension buffer afterwards."""
 		allocation = {}
@@ -599,6 +631,11 @@ class BatchGenWorker:
 		return allocation
 
 	def _allocate_gpu_kv_two_page_buffer(self, local_ids: Sequence[int], load_from_host: bool = True) -> bool:
+		if _KV_GATE.on:
+			return _KV_GATE.run(self, "_allocate_gpu_kv_two_page_buffer", local_ids, load_from_host)
+		return self._legacy__allocate_gpu_kv_two_page_buffer(local_ids, load_from_host)
+
+	def _legacy__allocate_gpu_kv_two_page_buffer(self, local_ids: Sequence[int], load_from_host: bool = True) -> bool:
 		"""Allocate context plus buffer for new local sequences, load their KV, and rebuild the table over all active.
 
 		False, with nothing changed, when the pool has too few free pages.
@@ -624,6 +661,11 @@ class BatchGenWorker:
 		return True
 
 	def _extend_gpu_kv_allocation(self, uuids: Sequence[str]) -> bool:
+		if _KV_GATE.on:
+			return _KV_GATE.run(self, "_extend_gpu_kv_allocation", uuids)
+		return self._legacy__extend_gpu_kv_allocation(uuids)
+
+	def _legacy__extend_gpu_kv_allocation(self, uuids: Sequence[str]) -> bool:
 		"""Extend local sequences to their next buffer, all or nothing; rank-local."""
 		wanted = []
 		for uuid in uuids:
@@ -665,6 +707,11 @@ class BatchGenWorker:
 		return list(select_sequences_for_onhold(claims, free_pages))
 
 	def _put_sequences_onhold(self, uuids: Sequence[str]):
+		if _KV_GATE.on:
+			return _KV_GATE.run(self, "_put_sequences_onhold", uuids)
+		return self._legacy__put_sequences_onhold(uuids)
+
+	def _legacy__put_sequences_onhold(self, uuids: Sequence[str]):
 		"""Boundary form: the decision is already the same on all ranks, so the owner frees and all ranks mark."""
 		local_ids = [self._uuid_to_local_map[uuid] for uuid in uuids if uuid in self._uuid_to_local_map]
 		if local_ids:
@@ -797,6 +844,11 @@ class BatchGenWorker:
 	# ============ KV Cache Helper Methods ============
 
 	def _get_sequence_token_budget(self, sequence_id: int) -> int:
+		if _KV_GATE.on:
+			return _KV_GATE.run(self, "_get_sequence_token_budget", sequence_id)
+		return self._legacy__get_sequence_token_budget(sequence_id)
+
+	def _legacy__get_sequence_token_budget(self, sequence_id: int) -> int:
 		"""Tokens a local sequence may ever hold: its original prompt and everything it may decode.
 
 		Memoised on its query book entry. An eviction moves decoded tokens into the prompt and leaves this as it is.
@@ -816,6 +868,11 @@ class BatchGenWorker:
 		return entry.kv_token_budget
 
 	def _compute_host_kv_sequence_tokens(self, local_ids: Sequence[int]) -> List[int]:
+		if _KV_GATE.on:
+			return _KV_GATE.run(self, "_compute_host_kv_sequence_tokens", local_ids)
+		return self._legacy__compute_host_kv_sequence_tokens(local_ids)
+
+	def _legacy__compute_host_kv_sequence_tokens(self, local_ids: Sequence[int]) -> List[int]:
 		"""Token budgets in the order of `local_ids`; fails as the single one does."""
 		return [self._get_sequence_token_budget(local_idx) for local_idx in local_ids]
 
@@ -948,6 +1005,11 @@ class BatchGenWorker:
 		self.gpu_paged_kv_cache_manager.free_pages_for_sequences([self.global_batch.get_sequence(uuid).global_idx])
 
 	def _check_first_gpu_pages(self, pages: Dict[int, int]):
+		if _KV_GATE.on:
+			return _KV_GATE.run(self, "_check_first_gpu_pages", pages)
+		return self._legacy__check_first_gpu_pages(pages)
+
+	def _legacy__check_first_gpu_pages(self, pages: Dict[int, int]):
 		"""Raise what would stop a first allocation of `pages`, {global id: pages}, while nothing has changed.
 
 		Raises:
@@ -982,6 +1044,11 @@ class BatchGenWorker:
 		return view.build_page_table([global_id])[0, held:].tolist()
 
 	def _check_host_growth(self, pages: Dict[int, int]):
+		if _KV_GATE.on:
+			return _KV_GATE.run(self, "_check_host_growth", pages)
+		return self._legacy__check_host_growth(pages)
+
+	def _legacy__check_host_growth(self, pages: Dict[int, int]):
 		"""Raise what would stop local sequences from growing by `pages`, {global id: pages}, while nothing has changed.
 
 		What another rank of the node takes in between is not seen: then KVExhausted comes with some of them grown.
@@ -1007,6 +1074,11 @@ class BatchGenWorker:
 			self._reserve_whole_budget(local_ids, sequence_tokens)
 
 	def _reserve_whole_budget(self, local_ids: Sequence[int], sequence_tokens: Sequence[int]):
+		if _KV_GATE.on:
+			return _KV_GATE.run(self, "_reserve_whole_budget", local_ids, sequence_tokens)
+		return self._legacy__reserve_whole_budget(local_ids, sequence_tokens)
+
+	def _legacy__reserve_whole_budget(self, local_ids: Sequence[int], sequence_tokens: Sequence[int]):
 		"""Reserve `sequence_tokens[i]` tokens for local sequence i and load its KV from the host, synchronously.
 
 		KVExhausted, with nothing reserved, when the pool has too few free pages.
@@ -1150,6 +1222,11 @@ class BatchGenWorker:
 			logger.info("rank %d: loaded %d host pages of sequences %s", self.rank, sum(counts), list(global_ids))
 
 	def _release_gpu_kv_pages(self, local_ids: Sequence[int]):
+		if _KV_GATE.on:
+			return _KV_GATE.run(self, "_release_gpu_kv_pages", local_ids)
+		return self._legacy__release_gpu_kv_pages(local_ids)
+
+	def _legacy__release_gpu_kv_pages(self, local_ids: Sequence[int]):
 		"""Free the GPU pages of local sequences. KeyError, with nothing freed, for one that has none.
 
 		Keeps `had_initial_gpu_reservation`: a sequence that comes back gets the extension buffer.
@@ -1169,6 +1246,11 @@ class BatchGenWorker:
 			seq.gpu_pages_allocated = 0
 
 	def _release_kda_state_slots(self, global_ids: Sequence[int]):
+		if _KV_GATE.on:
+			return _KV_GATE.run(self, "_release_kda_state_slots", global_ids)
+		return self._legacy__release_kda_state_slots(global_ids)
+
+	def _legacy__release_kda_state_slots(self, global_ids: Sequence[int]):
 		"""Give back the recurrent-state slots that these sequences hold; those without one are passed over."""
 		pool = getattr(self.core_engine, "state_slot_pool", None)
 		if pool is None:
@@ -1206,11 +1288,21 @@ class BatchGenWorker:
 		return self.core_engine.host_paged_kv_worker_view.page_count(global_id)
 
 	def _get_host_kv_free_pages(self) -> int:
+		if _KV_GATE.on:
+			return _KV_GATE.run(self, "_get_host_kv_free_pages")
+		return self._legacy__get_host_kv_free_pages()
+
+	def _legacy__get_host_kv_free_pages(self) -> int:
 		"""Free pages of this node's host pool, as of now; all ranks of the node draw on them."""
 		stats = self._read_host_kv_stats()
 		return 0 if stats is None else stats.num_free_pages
 
 	def _get_host_kv_utilization(self) -> Dict[str, int]:
+		if _KV_GATE.on:
+			return _KV_GATE.run(self, "_get_host_kv_utilization")
+		return self._legacy__get_host_kv_utilization()
+
+	def _legacy__get_host_kv_utilization(self) -> Dict[str, int]:
 		"""Host pool of this rank's node, as of now, and the sequences of the node's ranks that hold pages of it."""
 		free, used, total = 0, 0, 0
 		stats = self._read_host_kv_stats()
@@ -1322,12 +1414,22 @@ class BatchGenWorker:
 		return triggered
 
 	def _decide_watermark_trigger(self, by_node: Dict[int, Dict[str, int]]) -> bool:
+		if _KV_GATE.on:
+			return _KV_GATE.run(self, "_decide_watermark_trigger", by_node)
+		return self._legacy__decide_watermark_trigger(by_node)
+
+	def _legacy__decide_watermark_trigger(self, by_node: Dict[int, Dict[str, int]]) -> bool:
 		"""The answer of the watermark check, from the utilization of each node and the replicated work that waits."""
 		max_free_percent = max(utilization["free_percent"] for utilization in by_node.values())
 		has_evicted = self.args.enable_host_kv_eviction and self.global_batch.has_status(SequenceStatus.EVICTED)
 		return max_free_percent > self.args.host_kv_watermark and (self._has_queued_work() or has_evicted)
 
 	def _host_pages_kept_back(self, stats: Sequence[NodeHostStats]) -> Dict[int, int]:
+		if _KV_GATE.on:
+			return _KV_GATE.run(self, "_host_pages_kept_back", stats)
+		return self._legacy__host_pages_kept_back(stats)
+
+	def _legacy__host_pages_kept_back(self, stats: Sequence[NodeHostStats]) -> Dict[int, int]:
 		"""Pages by node that fresh sequences leave free, for the growth of those already there."""
 		host_kv_eviction_watermark = self.args.host_kv_eviction_watermark
 		return {node.node_id: node.total * host_kv_eviction_watermark // 100 for node in stats}
@@ -1359,6 +1461,13 @@ class BatchGenWorker:
 		return self._plan_moves(self._gather_migration_state())
 
 	def _plan_moves(
+		self, gathered: Sequence[Tuple[Dict[str, int], Dict[str, int]]]
+	) -> List[Tuple[str, int, int]]:
+		if _KV_GATE.on:
+			return _KV_GATE.run(self, "_plan_moves", gathered)
+		return self._legacy__plan_moves(gathered)
+
+	def _legacy__plan_moves(
 		self, gathered: Sequence[Tuple[Dict[str, int], Dict[str, int]]]
 	) -> List[Tuple[str, int, int]]:
 		"""The moves, from what every rank has told: (its node's utilization, host pages of what may move)."""
@@ -2318,6 +2427,11 @@ class BatchGenWorker:
 			self.counters["evictions"] += 1
 
 	def _grow_host_kv(self, uuids: Sequence[str], pages: Sequence[int]):
+		if _KV_GATE.on:
+			return _KV_GATE.run(self, "_grow_host_kv", uuids, pages)
+		return self._legacy__grow_host_kv(uuids, pages)
+
+	def _legacy__grow_host_kv(self, uuids: Sequence[str], pages: Sequence[int]):
 		"""Grow host allocations: the owner's pool first, then the metadata of all ranks."""
 		mine = {
 			self.global_batch.get_sequence(uuid).global_idx: count

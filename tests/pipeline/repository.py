@@ -73,6 +73,7 @@ section = "{section}"
 [target]
 file = "app/parts/{name}.py"
 class = "{handler}"
+siblings = "handler"
 
 [gate]
 prefix = "APP_{section}"

@@ -37,6 +37,7 @@ def test_landing_is_what_migrate_itself_would_have_written(tmp_path: Path) -> No
         ".migrate/clock.proof.json",
     ):
         assert (root / path).read_bytes() == (by_hand / path).read_bytes(), path
+    assert "_room" not in (root / "app/worker.py").read_text()  # a proof file's mention is no caller
     again = pipeline(root, "land")
     assert again.returncode == 0 and "nothing to do" in again.stdout
     assert git(root, "status", "--porcelain") == ""

@@ -151,7 +151,7 @@ class _DualKVLoadPointers:
 class _DecodeLoopState:
 	"""What one run of `decoding_continuous` carries from step to step."""
 
-	local_iteration: int = 0
+	iteration: int = 0
 	last_boundary: int = 0
 	boundary_due: bool = False
 	page_table_verified: bool = False
@@ -2650,7 +2650,7 @@ class BatchGenWorker:
 		) = self._page_boundary_fast(
 			decode_uuids, batch, state.pending_async_task, state.pending_load_uuids, state.pending_load_global
 		)
-		state.last_boundary = state.local_iteration
+		state.last_boundary = state.iteration
 		state.boundary_due = False
 		state.page_table_verified = False
 		self._decode_metadata_key = None
@@ -2821,7 +2821,7 @@ class BatchGenWorker:
 
 	def _decode_sync_completions(self, state: _DecodeLoopState, decode_uuids: Sequence[str]):
 		"""Every few steps: does any rank have a finished sequence? Then the boundary comes now (collective)."""
-		if state.local_iteration % self.args.completion_sync_interval != 0:
+		if state.iteration % self.args.completion_sync_interval != 0:
 			return
 		completed, _ = self._sync_completion_status_tensor(decode_uuids)
 		if completed:
@@ -2886,7 +2886,7 @@ class BatchGenWorker:
 		check = os.environ.get("BATCHGEN_DECODE_ASSERT") == "1"
 		while decode_uuids:
 			self._watchdog.feed()
-			if state.boundary_due or state.local_iteration - state.last_boundary >= self.DECISION_INTERVAL:
+			if state.boundary_due or state.iteration - state.last_boundary >= self.DECISION_INTERVAL:
 				action, new_tokens, decode_uuids, batch = self._decode_handle_boundary(
 					state, new_tokens, decode_uuids, batch
 				)
@@ -2894,7 +2894,7 @@ class BatchGenWorker:
 					break
 				if action == "again":
 					continue
-			state.local_iteration += 1
+			state.iteration += 1
 			new_tokens, tokens = self._decode_forward_step(state, new_tokens, batch)
 			self._decode_update_sequences(batch, tokens)
 			if check:

@@ -11,46 +11,26 @@ from typing import Any
 
 import pytest
 
-from migration.code.tree import DiskTree
 from migration.move.cut import CutPlan, plan_cut
-from migration.proofs.record import loads
-from migration.proofs.verify import Verified, verify
 from migration.recipe import Recipe
 from migration.slices import load_recipe
-from pipeline.copies import copy_before, tree_before
+from pipeline.copies import tree_before
 
+from .slice_trees import ROOT, copied_before, landed
 from .test_multirank import write_requests
 
-ROOT = Path(__file__).parents[3]
 RECIPES = {name: load_recipe(name) for name in ("sync", "rebalance", "executor")}
 # Few pages, so that sequences are held, extended and, on two nodes, moved.
 SMALL = ["--device", "cpu", "--page-size", "4", "--row-exact", "--json"]
 SMALL += ["--gpu-pages", "24", "--host-pages", "60", "--max-batch", "4"]
 
 
-def migrate(phase: str, name: str, tree: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "from migration.cli import main; main()", phase, name, "--repo", str(tree)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.fixture(scope="module")
 def cleaned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tree after all three phases of all three slices, each of which verified when it was written."""
-    tree = copy_before(ROOT, tmp_path_factory.mktemp("decode-slices"), ("batchgen", "shadow", "tests"))
-    for name, recipe in RECIPES.items():
-        for phase in ("port", "gate", "cleanup"):
-            migrate(phase, name, tree)
-            for path in (recipe.source_file, recipe.target_file):
-                compile((tree / path).read_bytes(), path, "exec")
-            proof = loads((tree / f".migrate/{name}.proof.json").read_bytes(), name)
-            (verdict,) = verify(DiskTree(tree), [proof])
-            assert isinstance(verdict, Verified), verdict
+    tree = copied_before(tmp_path_factory.mktemp("decode-slices"))
+    for recipe in RECIPES.values():
+        landed(recipe, tree)
     return tree
 
 

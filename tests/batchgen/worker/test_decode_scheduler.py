@@ -1,0 +1,188 @@
+"""Slice 9 through its phases, on top of the slices that it needs: every route answers as the monolith does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migration.code.tree import DiskTree
+from migration.move.cut import CutPlan, plan_cut
+from migration.phases.port import PortPlan, plan_port
+from migration.proofs.record import loads
+from migration.proofs.verify import Verified, verify
+from migration.slices import load_recipe
+
+from pipeline.copies import tree_before
+
+from .slice_trees import ROOT, assert_whole, copied, copied_before, landed, migrate
+from .test_decode_slices import RECIPES, run
+from .test_multirank import write_requests
+
+RECIPE = load_recipe("decode")
+PREFIX = RECIPE.prefix
+#: Lines of the worker before the first slice.
+WORKER_LINES = 3206
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The repository after each phase of the slice."""
+    base = copied_before(tmp_path_factory.mktemp("base"))
+    for recipe in RECIPES.values():
+        landed(recipe, base)
+    made = {"base": base}
+    for phase, before in (("port", "base"), ("gate", "port"), ("cleanup", "gate")):
+        tree = copied(made[before], tmp_path_factory.mktemp(phase))
+        while True:
+            migrate(phase, RECIPE.name, tree)
+            assert_whole(RECIPE, tree)
+            if phase != "port" or not isinstance(plan_port(RECIPE, DiskTree(tree)), PortPlan):
+                break
+        made[phase] = tree
+    return made
+
+
+def test_the_loop_moves_behind_what_the_seed_names() -> None:
+    plan = plan_cut(RECIPE, tree_before(ROOT))
+    assert isinstance(plan, CutPlan), plan
+    assert set(plan.methods) == set(RECIPE.methods) and plan.notes == ()
+    assert [handle.spec.name for handle in plan.handles] == ["executor", "sync", "req"]
+
+
+@pytest.mark.slow
+def test_the_port_goes_in_parts_of_which_each_is_whole(tmp_path: Path, trees: dict[str, Path]) -> None:
+    tree, parts = copied(trees["base"], tmp_path / "tree"), []
+    while isinstance(plan := plan_port(RECIPE, DiskTree(tree)), PortPlan):
+        assert plan.added <= RECIPE.budget
+        migrate("port", RECIPE.name, tree)
+        assert_whole(RECIPE, tree)
+        parts.append(plan.part)
+        alone = "import batchgen.worker.decode, sys; print('batchgen.batchgen_worker' in sys.modules)"
+        environment = {**os.environ, "PYTHONPATH": str(tree)}
+        said = subprocess.run(
+            [sys.executable, "-c", alone], env=environment, capture_output=True, text=True, check=True
+        )
+        assert said.stdout == "False\n"
+    assert parts == list("abcd")
+    assert (tree / RECIPE.target_file).read_bytes() == (trees["gate"] / RECIPE.target_file).read_bytes()
+
+
+@pytest.mark.slow
+def test_the_worker_is_left_with_what_others_ask_it_for(trees: dict[str, Path]) -> None:
+    worker = (trees["cleanup"] / RECIPE.source_file).read_text()
+    assert "_legacy_" not in worker and "Gate(" not in worker
+    assert len(worker.splitlines()) <= 0.65 * WORKER_LINES
+    for method in RECIPE.methods:
+        body = worker.partition(f"\tdef {method}(")[2].partition("\n\tdef ")[0]
+        assert not body or f"DecodeScheduler.for_worker(self).{method}(" in body
+    proof = loads((trees["cleanup"] / f".migrate/{RECIPE.name}.proof.json").read_bytes(), RECIPE.name)
+    (verdict,) = verify(DiskTree(trees["cleanup"]), [proof])
+    assert isinstance(verdict, Verified) and verdict.share is not None
+    assert verdict.share.added == 0
+
+
+@pytest.mark.slow
+@pytest.mark.multirank
+@pytest.mark.parametrize(("model", "ranks"), [("tiny", 1), ("tiny", 2), ("tiny-dual", 1), ("tiny-dual", 2)])
+def test_every_route_answers_as_the_monolith_did(
+    model: str, ranks: int, trees: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = tmp_path / "requests.jsonl"
+    write_requests(requests, 16)
+    requests.write_text(requests.read_text().replace("tiny-dual", model))
+    expected, counted = run(ROOT, requests, tmp_path / "monolith.jsonl", model, ranks)
+    assert len(expected) == 16 and counted["holds"] > 0 and counted["graph_steps"] > 0
+    for name, tree, variable in (
+        ("off", "gate", ""),
+        ("native", "gate", f"{PREFIX}_NATIVE"),
+        ("compare", "gate", f"{PREFIX}_COMPARE"),
+        ("cleaned", "cleanup", ""),
+    ):
+        with monkeypatch.context() as environment:
+            if variable:
+                environment.setenv(variable, "1")
+            # 5 % of the sequences: all of them are compared in the test below.
+            if name == "compare":
+                environment.setenv(variable, "0.05")
+            answered, counters = run(trees[tree], requests, tmp_path / f"{name}.jsonl", model, ranks)
+        assert answered == expected, name
+        whole = {key: count for key, count in counters.items() if not key.endswith("_seconds")}
+        assert whole == {key: count for key, count in counted.items() if not key.endswith("_seconds")}, name
+
+
+def workload(tree: Path, model: str, report: Path | None = None) -> tuple[Any, list[dict[str, Any]]]:
+    """(what `decode_workload` prints, the records of the gate)."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(tree),
+        "BATCHGEN_DECODE_ASSERT": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    if report is not None:
+        environment |= {f"{PREFIX}_COMPARE": "1", f"{PREFIX}_REPORT": str(report)}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.batchgen.worker.decode_workload", model],
+        cwd=tree,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    records = [] if report is None else [json.loads(line) for line in report.read_text().splitlines()]
+    return json.loads(done.stdout.splitlines()[0]), records
+
+
+@pytest.mark.slow
+def test_every_gated_method_is_compared_and_comparing_changes_nothing(
+    trees: dict[str, Path], tmp_path: Path
+) -> None:
+    compared: dict[str, int] = dict.fromkeys(RECIPE.methods, 0)
+    for model in ("tiny", "tiny-dual"):
+        expected, _ = workload(ROOT, model)
+        assert all(expected["counters"][name] for name in ("holds", "reloads", "evictions", "async_loads"))
+        found, records = workload(trees["gate"], model, tmp_path / f"{model}.jsonl")
+        assert found == expected
+        (summary,) = [record for record in records if record["record"] == "summary"]
+        assert len(records) == 1, records
+        for name, counts in summary["methods"].items():
+            assert counts["diverged"] == counts["faults"] == 0, (name, counts)
+            compared[name] += counts["compared"]
+    assert min(compared.values()) > 0, compared
+
+
+FAULTS = {
+    "step": ('logits = outputs["logits"][:', 'logits = outputs["logits"].neg()[:'),
+    "_bind_decode_attention_metadata": ("position_ids.add_(1)", "position_ids.add_(2)"),
+    "_compute_boundary_decisions": (
+        "rank_free = dict(per_rank_free)",
+        "rank_free = dict.fromkeys(per_rank_free, 99)",
+    ),
+    "_decode_begin_deferred_kv": (
+        "seq.current_context_length - 1 for seq",
+        "seq.current_context_length for seq",
+    ),
+    "_unbind_attn_wrapper": ("AttnWrapperBase.decode_page_table = None", "pass"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", FAULTS)
+def test_a_fault_of_the_handler_is_found_and_never_served(
+    method: str, trees: dict[str, Path], tmp_path: Path
+) -> None:
+    tree = copied(trees["gate"], tmp_path / "tree")
+    handler, (good, bad) = tree / RECIPE.target_file, FAULTS[method]
+    text = handler.read_text()
+    assert text.count(good) == 1
+    handler.write_text(text.replace(good, bad))
+    expected, _ = workload(ROOT, "tiny")
+    found, records = workload(tree, "tiny", tmp_path / "report.jsonl")
+    assert found == expected
+    assert method in {record.get("method") for record in records}

@@ -66,16 +66,16 @@ class KVStats:
     num_total_pages: int
 
 
-@dataclass(frozen=True)
 class PagePointers:
     """Where to load: `storage` [layers, pages, page, heads, dim] and `page_ids` int32 [slots, max_pages].
 
     `page_ids` lies on the CPU, is padded with -1, and is a copy: it stays what it was when the page table it
-    came from is rebuilt.
+    came from is rebuilt. No value: `storage` is the pool's own, into which others write meanwhile, so two of them are
+    the same only where they are one object.
     """
 
-    storage: torch.Tensor
-    page_ids: torch.Tensor
+    def __init__(self, storage: torch.Tensor, page_ids: torch.Tensor) -> None:
+        self.storage, self.page_ids = storage, page_ids
 
 
 class KVExhausted(RuntimeError):

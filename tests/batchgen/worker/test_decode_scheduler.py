@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +67,15 @@ def test_the_port_goes_in_parts_of_which_each_is_whole(tmp_path: Path, trees: di
         alone = "import batchgen.worker.decode, sys; print('batchgen.batchgen_worker' in sys.modules)"
         environment = {**os.environ, "PYTHONPATH": str(tree)}
         said = subprocess.run(
-            [sys.executable, "-c", alone], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", alone],
+            cwd=tree,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         assert said.stdout == "False\n"
-    assert parts == list("abcd")
+    assert len(parts) == 4 and parts[0] == "a"
     assert (tree / RECIPE.target_file).read_bytes() == (trees["gate"] / RECIPE.target_file).read_bytes()
 
 
@@ -168,7 +174,7 @@ FAULTS = {
         "seq.current_context_length - 1 for seq",
         "seq.current_context_length for seq",
     ),
-    "_unbind_attn_wrapper": ("AttnWrapperBase.decode_page_table = None", "pass"),
+    "_unbind_attn_wrapper": ("Attn_Wrapper.cur_batch = None", "pass"),
 }
 
 
@@ -186,3 +192,57 @@ def test_a_fault_of_the_handler_is_found_and_never_served(
     found, records = workload(tree, "tiny", tmp_path / "report.jsonl")
     assert found == expected
     assert method in {record.get("method") for record in records}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["port", "gate", "cleanup"])
+def test_every_line_of_the_checklist_holds(phase: str, trees: dict[str, Path]) -> None:
+    body = checked(trees[phase])
+    assert (body["phase"], body["findings"]) == (phase, [])
+    recipe = tomllib.loads((ROOT / "migration/slices/decode.toml").read_text())
+    titles = {item["title"] for item in recipe["checklist"]["items"]}
+    assert len(titles) == 6 and titles <= {line["title"] for line in body["checks"]}
+
+
+def checked(tree: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-c", CHECK, "check", RECIPE.name, "--repo", str(tree), "--json"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    body: dict[str, Any] = json.loads(done.stdout)
+    return body
+
+
+CHECK = "from migration.cli import main; main()"
+COUNTS = "self._executor.parallel.set_rank_token_counts(rank_counts)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "old", "new"),
+    [
+        ("MG610", "model = self._executor.model", "model = self._req.model"),
+        ("MG615", "DualHostKVCoordinator, DualKVCacheCoordinator", "DualHostKVCoordinator"),
+        ("MG620", "        self._req.model = model\n", ""),
+        ("MG617", COUNTS, f'hasattr(self._req, "parallel_manager") and {COUNTS}'),
+        ("MG619", "self._executor.rebalancer.put_on_hold(", "self._req._put_sequences_on_hold("),
+        (
+            "MG621",
+            "executor: ModelExecutorBackend, sync",
+            "executor: ModelExecutorBackend, worker: Any, sync",
+        ),
+    ],
+)
+def test_a_line_of_the_checklist_sees_the_edit_that_it_is_there_for(
+    code: str, old: str, new: str, trees: dict[str, Path], tmp_path: Path
+) -> None:
+    tree = copied(trees["gate"], tmp_path / "tree")
+    handler = tree / RECIPE.target_file
+    text = handler.read_text()
+    assert text.count(old) == 1
+    handler.write_text(text.replace(old, new))
+    assert code in {finding["code"] for finding in checked(tree)["findings"]}

@@ -151,7 +151,9 @@ def test_only_the_pages_asked_for_are_loaded(view: HostPagedKVWorkerView) -> Non
     view.write_sequence_kv_from_cpu(1, k, v)
     target = torch.full((3, 4, 4, 2, 3), 9.0)
     pointers = PagePointers(target, torch.tensor([[3, 0, 2]], dtype=torch.int32))
-    view.async_load_layer_paged_kv_to_device([1], [2], pointers, dataclasses.replace(pointers)).wait()
+    view.async_load_layer_paged_kv_to_device(
+        [1], [2], pointers, PagePointers(target, pointers.page_ids)
+    ).wait()
     assert torch.equal(target[:, 3], v[:, :4]) and torch.equal(target[:, 0], v[:, 4:8])
     assert target[:, [1, 2]].eq(9.0).all()
 

@@ -174,7 +174,7 @@ FAULTS = {
         "seq.current_context_length - 1 for seq",
         "seq.current_context_length for seq",
     ),
-    "_unbind_attn_wrapper": ("Attn_Wrapper.cur_batch = None", "pass"),
+    "_unbind_attn_wrapper": ("AttnWrapperBase.kv_append_callback = None", "pass"),
 }
 
 

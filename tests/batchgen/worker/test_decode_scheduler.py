@@ -18,7 +18,6 @@ from migration.phases.port import PortPlan, plan_port
 from migration.proofs.record import loads
 from migration.proofs.verify import Verified, verify
 from migration.slices import load_recipe
-
 from pipeline.copies import tree_before
 
 from .slice_trees import ROOT, assert_whole, copied, copied_before, landed, migrate

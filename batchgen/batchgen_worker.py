@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 
 import torch
 import torch.distributed as dist
+from batchgen.worker.decode import DecodeScheduler
 from batchgen.worker.executor import ModelExecutor
 from batchgen.worker.host_rebalancer import HostKVRebalancer
 from batchgen.worker.kv_native import KvNative
@@ -226,6 +227,62 @@ class BatchGenWorkerArgs:
 	cuda_graph_max_bucket_size: int = 128
 	cuda_graph_num_buckets: int = 16
 	cuda_graph_max_seqlen: int = 0
+
+
+_DECODE_GATE = Gate(
+	"BATCHGEN_WORKER_DECODE",
+	DecodeScheduler,
+	{
+		"_select_sequences_for_onhold": Isolated(),
+		"_flush_deferred_kv_to_host": Isolated(),
+		"_ensure_host_kv_append_capacity": Isolated(),
+		"_append_decode_kv_to_host_aux_async": Isolated(),
+		"_prepare_dual_kv_load_pointers": Isolated(),
+		"_launch_dual_host_kv_load": Isolated(),
+		"_rebuild_input_tokens": Isolated(),
+		"_prepare_decode_batch": Isolated(),
+		"_decode_candidates": Isolated(),
+		"_live_local_budgets": Isolated(),
+		"_batch_fits_whole": Isolated(),
+		"_config_decoding_for_batch": Isolated(),
+		"_compute_boundary_decisions": Isolated(),
+		"_host_page_claims": Isolated(),
+		"_boundary_wait_pending": Isolated(),
+		"_boundary_gather_state": Isolated(),
+		"_boundary_merge_and_decide": Isolated(),
+		"_boundary_execute_decisions": Isolated(),
+		"_can_extend": Isolated(),
+		"_evict_sequences": Isolated(),
+		"_boundary_async_load": Isolated(),
+		"_boundary_finalize": Isolated(),
+		"_page_boundary_fast": Isolated(),
+		"_finalize_async_load_minimal": Isolated(),
+		"_bind_decode_attention_metadata": Isolated(),
+		"_sync_decode_moe_rank_counts": Isolated(),
+		"_decode_bind_attn_wrapper": Isolated(),
+		"_decode_verify_page_table": Isolated(),
+		"_decode_init_state": Isolated(),
+		"_decode_initial_moe_sync": Isolated(),
+		"_decode_handle_boundary": Isolated(),
+		"_settle_pending_decode_load": Isolated(),
+		"_check_context_invariant": Isolated(),
+		"_decode_begin_deferred_kv": Isolated(),
+		"_decode_stage": Isolated(),
+		"step": Isolated(),
+		"_decode_forward_step": Isolated(),
+		"_decode_update_sequences": Isolated(),
+		"_decode_sync_completions": Isolated(),
+		"_assert_step_invariants": Isolated(),
+		"_decode_cleanup": Isolated(),
+		"_unbind_attn_wrapper": Isolated(),
+		"decoding_continuous": Isolated(),
+		"_wait_pending_kv_append_tasks": Isolated(),
+		"_rebuild_page_table_for_batch": Isolated(),
+		"_append_decode_kv_to_host_async": Isolated(),
+		"_launch_async_load_new_sequences": Isolated(),
+	},
+	shared=('batchgen.attention.wrapper.AttnWrapperBase',),
+)
 
 
 _KV_GATE = Gate(
@@ -689,6 +746,13 @@ class BatchGenWorker:
 	def _select_sequences_for_onhold(
 		self, states: Dict[str, Dict[str, Any]], uuids: Sequence[str], free_pages: int
 	) -> List[str]:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_select_sequences_for_onhold", states, uuids, free_pages)
+		return self._legacy__select_sequences_for_onhold(states, uuids, free_pages)
+
+	def _legacy__select_sequences_for_onhold(
+		self, states: Dict[str, Dict[str, Any]], uuids: Sequence[str], free_pages: int
+	) -> List[str]:
 		"""Which of one rank's sequences must pause so that the others can extend: shortest first.
 
 		Order is (priority, decoded length, global index). A paused sequence gives its pages and needs none.
@@ -725,6 +789,11 @@ class BatchGenWorker:
 		return HostKVRebalancer.for_worker(self)._put_sequences_on_hold(uuids)
 
 	def _flush_deferred_kv_to_host(self):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_flush_deferred_kv_to_host")
+		return self._legacy__flush_deferred_kv_to_host()
+
+	def _legacy__flush_deferred_kv_to_host(self):
 		"""Start the host append of the step's collected KV: one batched task per pool."""
 		if self._deferred_kv_batch is None:
 			return
@@ -742,6 +811,11 @@ class BatchGenWorker:
 			self._wait_pending_kv_append_tasks()
 
 	def _ensure_host_kv_append_capacity(self, global_ids: Sequence[int], positions: Sequence[int]):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_ensure_host_kv_append_capacity", global_ids, positions)
+		return self._legacy__ensure_host_kv_append_capacity(global_ids, positions)
+
+	def _legacy__ensure_host_kv_append_capacity(self, global_ids: Sequence[int], positions: Sequence[int]):
 		"""Host pages exist for every position about to be written; grows on demand within the token budget."""
 		view = self.core_engine.host_paged_kv_worker_view
 		grow = []
@@ -771,6 +845,11 @@ class BatchGenWorker:
 			self.counters["host_pages_grown"] += pages
 
 	def _append_decode_kv_to_host_aux_async(self, entries, global_ids, positions):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_append_decode_kv_to_host_aux_async", entries, global_ids, positions)
+		return self._legacy__append_decode_kv_to_host_aux_async(entries, global_ids, positions)
+
+	def _legacy__append_decode_kv_to_host_aux_async(self, entries, global_ids, positions):
 		"""Index keys of the auxiliary pool, in step with the primary's append."""
 		view = self.core_engine.host_paged_kv_worker_view_aux
 		if view is None:
@@ -1126,6 +1205,13 @@ class BatchGenWorker:
 	def _prepare_dual_kv_load_pointers(
 		self, gpu_manager: Any, new_ids: Sequence[int], existing_ids: Optional[Sequence[int]] = None
 	) -> _DualKVLoadPointers:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_prepare_dual_kv_load_pointers", gpu_manager, new_ids, existing_ids)
+		return self._legacy__prepare_dual_kv_load_pointers(gpu_manager, new_ids, existing_ids)
+
+	def _legacy__prepare_dual_kv_load_pointers(
+		self, gpu_manager: Any, new_ids: Sequence[int], existing_ids: Optional[Sequence[int]] = None
+	) -> _DualKVLoadPointers:
 		"""Load targets of `new_ids` in both pools, while the page table goes on naming `existing_ids` only.
 
 		The table names the new sequences just long enough to read their pages off it: the decode steps that run
@@ -1171,6 +1257,11 @@ class BatchGenWorker:
 		)
 
 	def _launch_dual_host_kv_load(self, pointers: _DualKVLoadPointers) -> DualAsyncLoadTask:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_launch_dual_host_kv_load", pointers)
+		return self._legacy__launch_dual_host_kv_load(pointers)
+
+	def _legacy__launch_dual_host_kv_load(self, pointers: _DualKVLoadPointers) -> DualAsyncLoadTask:
 		"""Start loading both pools; one task that waits for both."""
 		view = getattr(self.core_engine, "host_paged_kv_worker_view", None)
 		if not isinstance(view, DualHostKVCoordinator):
@@ -1680,6 +1771,11 @@ class BatchGenWorker:
 			self.global_batch.assign_rank(seq.uuid, rank)
 
 	def _rebuild_input_tokens(self, batch: Sequence[int]) -> torch.Tensor:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_rebuild_input_tokens", batch)
+		return self._legacy__rebuild_input_tokens(batch)
+
+	def _legacy__rebuild_input_tokens(self, batch: Sequence[int]) -> torch.Tensor:
 		"""Newest token of each local sequence, int64 [B] on the device: the next step's input."""
 		tokens = []
 		for local_idx in batch:
@@ -1768,6 +1864,11 @@ class BatchGenWorker:
 		return []
 
 	def _prepare_decode_batch(self) -> List[str]:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_prepare_decode_batch")
+		return self._legacy__prepare_decode_batch()
+
+	def _legacy__prepare_decode_batch(self) -> List[str]:
 		"""Sequences to decode now, in global order, within each rank's live free pages and row limit (collective)."""
 		candidates = self._decode_candidates()
 		if not candidates:
@@ -1793,11 +1894,21 @@ class BatchGenWorker:
 		return self._sync_decode_uuids_tensor(chosen)
 
 	def _decode_candidates(self) -> List[SequenceEntry]:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_decode_candidates")
+		return self._legacy__decode_candidates()
+
+	def _legacy__decode_candidates(self) -> List[SequenceEntry]:
 		waiting = self.global_batch.get_sequences_by_status(SequenceStatus.PREFILLED)
 		waiting += self.global_batch.get_sequences_by_status(SequenceStatus.ON_HOLD)
 		return sorted(waiting, key=lambda seq: seq.global_idx)
 
 	def _live_local_budgets(self) -> List[int]:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_live_local_budgets")
+		return self._legacy__live_local_budgets()
+
+	def _legacy__live_local_budgets(self) -> List[int]:
 		"""Token budgets of all local sequences that still have work to do; sizes the GPU pool."""
 		local_ids = [
 			local_idx
@@ -1807,6 +1918,11 @@ class BatchGenWorker:
 		return self._compute_host_kv_sequence_tokens(local_ids)
 
 	def _batch_fits_whole(self, local_ids: Sequence[int]) -> bool:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_batch_fits_whole", local_ids)
+		return self._legacy__batch_fits_whole(local_ids)
+
+	def _legacy__batch_fits_whole(self, local_ids: Sequence[int]) -> bool:
 		"""True when this rank's whole remaining work is this batch and fits the pool with its full budgets."""
 		if self._has_queued_work() or self.global_batch.has_status(SequenceStatus.EVICTED):
 			return False
@@ -1952,6 +2068,11 @@ class BatchGenWorker:
 		self.counters["prefill_phases"] += 1
 
 	def _config_decoding_for_batch(self, decode_uuids: Sequence[str]) -> List[int]:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_config_decoding_for_batch", decode_uuids)
+		return self._legacy__config_decoding_for_batch(decode_uuids)
+
+	def _legacy__config_decoding_for_batch(self, decode_uuids: Sequence[str]) -> List[int]:
 		"""From prefill to decode: model and parallel manager, GPU pages with their KV, status.
 
 		Returns the local batch in row order (global order).
@@ -2133,6 +2254,18 @@ class BatchGenWorker:
 		per_rank_free: Dict[int, int],
 		node_stats: Sequence[NodeHostStats],
 	) -> BoundaryDecisions:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_compute_boundary_decisions", decode_uuids, global_seq_state, global_candidate_info, per_rank_free, node_stats)
+		return self._legacy__compute_boundary_decisions(decode_uuids, global_seq_state, global_candidate_info, per_rank_free, node_stats)
+
+	def _legacy__compute_boundary_decisions(
+		self,
+		decode_uuids: Sequence[str],
+		global_seq_state: Dict[str, Dict[str, Any]],
+		global_candidate_info: Dict[str, Dict[str, Any]],
+		per_rank_free: Dict[int, int],
+		node_stats: Sequence[NodeHostStats],
+	) -> BoundaryDecisions:
 		"""What happens at this boundary, from the gathered state alone: rank 0 computes it for everybody.
 
 		Pages that the decision itself frees are credited before they are handed out: completions first, then host
@@ -2243,6 +2376,17 @@ class BatchGenWorker:
 		global_seq_state: Dict[str, Dict[str, Any]],
 		global_candidate_info: Dict[str, Dict[str, Any]],
 	) -> List[PageClaim]:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_host_page_claims", node_id, active, global_seq_state, global_candidate_info)
+		return self._legacy__host_page_claims(node_id, active, global_seq_state, global_candidate_info)
+
+	def _legacy__host_page_claims(
+		self,
+		node_id: int,
+		active: Sequence[str],
+		global_seq_state: Dict[str, Dict[str, Any]],
+		global_candidate_info: Dict[str, Dict[str, Any]],
+	) -> List[PageClaim]:
 		"""One node's sequences that hold host pages and may be evicted: those decoding, and those on hold."""
 		claims = []
 		held = [
@@ -2274,6 +2418,18 @@ class BatchGenWorker:
 		pending_load_uuids: Sequence[str],
 		pending_load_global: Sequence[int],
 	) -> Tuple[List[str], List[int]]:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_boundary_wait_pending", decode_uuids, batch, pending_task, pending_load_uuids, pending_load_global)
+		return self._legacy__boundary_wait_pending(decode_uuids, batch, pending_task, pending_load_uuids, pending_load_global)
+
+	def _legacy__boundary_wait_pending(
+		self,
+		decode_uuids: Sequence[str],
+		batch: List[int],
+		pending_task: Optional[Any],
+		pending_load_uuids: Sequence[str],
+		pending_load_global: Sequence[int],
+	) -> Tuple[List[str], List[int]]:
 		"""Settle what runs beside the forward: host appends on all ranks, and the load of the last boundary."""
 		self._wait_pending_kv_append_tasks(sync_distributed_errors=True)
 		if BATCHGEN_CB_DEBUG:
@@ -2292,6 +2448,11 @@ class BatchGenWorker:
 		return SyncCoordinator.for_worker(self)._check_boundary_desync(decode_uuids)
 
 	def _boundary_gather_state(self, decode_uuids: Sequence[str]) -> List[Dict[str, Any]]:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_boundary_gather_state", decode_uuids)
+		return self._legacy__boundary_gather_state(decode_uuids)
+
+	def _legacy__boundary_gather_state(self, decode_uuids: Sequence[str]) -> List[Dict[str, Any]]:
 		"""Every rank's free pages, and the state of its decoding and waiting sequences (collective)."""
 		chunk = self._host_chunk_tokens()
 		seq_state: Dict[str, Dict[str, Any]] = {}
@@ -2330,6 +2491,13 @@ class BatchGenWorker:
 	def _boundary_merge_and_decide(
 		self, decode_uuids: Sequence[str], payloads: Sequence[Dict[str, Any]]
 	) -> Tuple[BoundaryDecisions, Dict[str, Dict[str, Any]]]:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_boundary_merge_and_decide", decode_uuids, payloads)
+		return self._legacy__boundary_merge_and_decide(decode_uuids, payloads)
+
+	def _legacy__boundary_merge_and_decide(
+		self, decode_uuids: Sequence[str], payloads: Sequence[Dict[str, Any]]
+	) -> Tuple[BoundaryDecisions, Dict[str, Dict[str, Any]]]:
 		"""Check and merge the payloads, let rank 0 decide, and give everybody the decision (collective)."""
 		validate_boundary_payload_alignment(
 			[payload["seq_state"] for payload in payloads],
@@ -2365,6 +2533,11 @@ class BatchGenWorker:
 		return decisions, global_seq_state
 
 	def _boundary_execute_decisions(self, decisions: BoundaryDecisions) -> List[str]:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_boundary_execute_decisions", decisions)
+		return self._legacy__boundary_execute_decisions(decisions)
+
+	def _legacy__boundary_execute_decisions(self, decisions: BoundaryDecisions) -> List[str]:
 		"""Apply a decision in its order: completions, host evictions, host growth, holds, extensions (collective).
 
 		Returns the sequences that go on decoding; extensions that fail on any rank go on hold on all.
@@ -2396,10 +2569,20 @@ class BatchGenWorker:
 		return decode_uuids
 
 	def _can_extend(self, uuids: Sequence[str]) -> bool:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_can_extend", uuids)
+		return self._legacy__can_extend(uuids)
+
+	def _legacy__can_extend(self, uuids: Sequence[str]) -> bool:
 		local = [self._get_sequence_by_local(i) for i in self._local_indices_for(uuids)]
 		return sum(seq.get_additional_gpu_pages_needed() for seq in local) <= self._get_gpu_kv_free_pages()
 
 	def _evict_sequences(self, uuids: Sequence[str]):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_evict_sequences", uuids)
+		return self._legacy__evict_sequences(uuids)
+
+	def _legacy__evict_sequences(self, uuids: Sequence[str]):
 		"""Drop the host KV of sequences; each comes back through a prefill of everything it has so far.
 
 		The owner keeps the tokens; all ranks note the re-entry prompt, so that capacity is computed alike.
@@ -2450,6 +2633,13 @@ class BatchGenWorker:
 	def _boundary_async_load(
 		self, new_load_uuids: Sequence[str], existing_batch: Sequence[int]
 	) -> Tuple[Optional[Any], List[str], List[int], List[int]]:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_boundary_async_load", new_load_uuids, existing_batch)
+		return self._legacy__boundary_async_load(new_load_uuids, existing_batch)
+
+	def _legacy__boundary_async_load(
+		self, new_load_uuids: Sequence[str], existing_batch: Sequence[int]
+	) -> Tuple[Optional[Any], List[str], List[int], List[int]]:
 		"""Start loading the selected sequences beside the coming forward steps.
 
 		Returns (task or None where this rank loads nothing, uuids of all ranks, local indices, global ids).
@@ -2465,6 +2655,11 @@ class BatchGenWorker:
 		return task, list(new_load_uuids), local_ids, global_ids
 
 	def _boundary_finalize(self, decode_uuids: Sequence[str]) -> Tuple[List[int], bool]:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_boundary_finalize", decode_uuids)
+		return self._legacy__boundary_finalize(decode_uuids)
+
+	def _legacy__boundary_finalize(self, decode_uuids: Sequence[str]) -> Tuple[List[int], bool]:
 		"""Row order, page table and row counts for the next steps; then the watermark question (collective).
 
 		Returns (local batch in row order, whether to leave the decode phase for a prefill).
@@ -2479,6 +2674,18 @@ class BatchGenWorker:
 		return batch, self._check_host_kv_watermark_trigger()
 
 	def _page_boundary_fast(
+		self,
+		decode_uuids: Sequence[str],
+		batch: List[int],
+		pending_task: Optional[Any],
+		pending_load_uuids: Sequence[str],
+		pending_load_global: Sequence[int],
+	):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_page_boundary_fast", decode_uuids, batch, pending_task, pending_load_uuids, pending_load_global)
+		return self._legacy__page_boundary_fast(decode_uuids, batch, pending_task, pending_load_uuids, pending_load_global)
+
+	def _legacy__page_boundary_fast(
 		self,
 		decode_uuids: Sequence[str],
 		batch: List[int],
@@ -2515,6 +2722,13 @@ class BatchGenWorker:
 	def _finalize_async_load_minimal(
 		self, decode_uuids: Sequence[str], load_uuids: Sequence[str], load_global: Sequence[int]
 	) -> List[str]:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_finalize_async_load_minimal", decode_uuids, load_uuids, load_global)
+		return self._legacy__finalize_async_load_minimal(decode_uuids, load_uuids, load_global)
+
+	def _legacy__finalize_async_load_minimal(
+		self, decode_uuids: Sequence[str], load_uuids: Sequence[str], load_global: Sequence[int]
+	) -> List[str]:
 		"""Loaded sequences join the decode: status and pages on all ranks, confirmed by the rank that loaded them."""
 		confirmed = set(load_global)
 		for uuid in load_uuids:
@@ -2535,6 +2749,11 @@ class BatchGenWorker:
 		return self._sort_by_global_idx(list(decode_uuids) + list(load_uuids))
 
 	def _bind_decode_attention_metadata(self, sequences: Sequence[SequenceEntry]) -> int:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_bind_decode_attention_metadata", sequences)
+		return self._legacy__bind_decode_attention_metadata(sequences)
+
+	def _legacy__bind_decode_attention_metadata(self, sequences: Sequence[SequenceEntry]) -> int:
 		"""kv_len (int32) and position (int64) per row into persistent device buffers; returns the longest kv_len.
 
 		kv_len counts the token that this step writes, at position kv_len - 1. When the rows are those of the last
@@ -2563,6 +2782,11 @@ class BatchGenWorker:
 		return AttnWrapperBase.max_seqlen
 
 	def _sync_decode_moe_rank_counts(self, batch: Sequence[int], *, reason: str):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_sync_decode_moe_rank_counts", batch, reason=reason)
+		return self._legacy__sync_decode_moe_rank_counts(batch, reason=reason)
+
+	def _legacy__sync_decode_moe_rank_counts(self, batch: Sequence[int], *, reason: str):
 		"""How many rows every rank decodes (collective); the widest decides padding and bucket on all of them."""
 		counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]
 		dist.all_gather(counts, torch.tensor([len(batch)], dtype=torch.int64))
@@ -2584,6 +2808,11 @@ class BatchGenWorker:
 		return ModelExecutor.for_worker(self)._release_cuda_graphs()
 
 	def _decode_bind_attn_wrapper(self, batch: Sequence[int]):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_decode_bind_attn_wrapper", batch)
+		return self._legacy__decode_bind_attn_wrapper(batch)
+
+	def _legacy__decode_bind_attn_wrapper(self, batch: Sequence[int]):
 		"""Publish pools, host views and row order to the attention wrapper's class attributes."""
 		manager = self.gpu_paged_kv_cache_manager
 		if isinstance(manager, DualKVCacheCoordinator):
@@ -2602,6 +2831,11 @@ class BatchGenWorker:
 		self._decode_metadata_key = None
 
 	def _decode_verify_page_table(self, state: _DecodeLoopState, batch: Sequence[int]):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_decode_verify_page_table", state, batch)
+		return self._legacy__decode_verify_page_table(state, batch)
+
+	def _legacy__decode_verify_page_table(self, state: _DecodeLoopState, batch: Sequence[int]):
 		"""The table's rows must be the batch's rows, in order: attention reads row i for batch row i."""
 		if state.page_table_verified:
 			return
@@ -2612,6 +2846,11 @@ class BatchGenWorker:
 		state.page_table_verified = True
 
 	def _decode_init_state(self, decode_uuids: Sequence[str]) -> _DecodeLoopState:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_decode_init_state", decode_uuids)
+		return self._legacy__decode_init_state(decode_uuids)
+
+	def _legacy__decode_init_state(self, decode_uuids: Sequence[str]) -> _DecodeLoopState:
 		"""Fresh loop state; a boundary comes first when a sequence is about to outgrow its host pages."""
 		self._pending_kv_append_tasks = []
 		self._pending_kv_append_tensors = []
@@ -2627,6 +2866,11 @@ class BatchGenWorker:
 		return _DecodeLoopState(boundary_due=due)
 
 	def _decode_initial_moe_sync(self, batch: Sequence[int]):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_decode_initial_moe_sync", batch)
+		return self._legacy__decode_initial_moe_sync(batch)
+
+	def _legacy__decode_initial_moe_sync(self, batch: Sequence[int]):
 		self._sync_decode_moe_rank_counts(batch, reason="decode_entry")
 		if self._token_readback is None:
 			self._token_readback = torch.empty(
@@ -2634,6 +2878,13 @@ class BatchGenWorker:
 			)
 
 	def _decode_handle_boundary(
+		self, state: _DecodeLoopState, new_tokens: torch.Tensor, decode_uuids: Sequence[str], batch: List[int]
+	) -> Tuple[str, torch.Tensor, List[str], List[int]]:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_decode_handle_boundary", state, new_tokens, decode_uuids, batch)
+		return self._legacy__decode_handle_boundary(state, new_tokens, decode_uuids, batch)
+
+	def _legacy__decode_handle_boundary(
 		self, state: _DecodeLoopState, new_tokens: torch.Tensor, decode_uuids: Sequence[str], batch: List[int]
 	) -> Tuple[str, torch.Tensor, List[str], List[int]]:
 		"""Run a boundary and act on it: ("step" | "again" | "stop", input tokens, decode_uuids, batch)."""
@@ -2679,6 +2930,13 @@ class BatchGenWorker:
 	def _settle_pending_decode_load(
 		self, state: _DecodeLoopState, decode_uuids: Sequence[str], batch: List[int]
 	) -> Tuple[List[str], List[int]]:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_settle_pending_decode_load", state, decode_uuids, batch)
+		return self._legacy__settle_pending_decode_load(state, decode_uuids, batch)
+
+	def _legacy__settle_pending_decode_load(
+		self, state: _DecodeLoopState, decode_uuids: Sequence[str], batch: List[int]
+	) -> Tuple[List[str], List[int]]:
 		"""Wait for a launched load and let its sequences join; every way out of the loop comes through here."""
 		if not state.pending_load_uuids:
 			return list(decode_uuids), batch
@@ -2696,6 +2954,11 @@ class BatchGenWorker:
 		return decode_uuids, batch
 
 	def _check_context_invariant(self, sequences: Sequence[SequenceEntry]):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_check_context_invariant", sequences)
+		return self._legacy__check_context_invariant(sequences)
+
+	def _legacy__check_context_invariant(self, sequences: Sequence[SequenceEntry]):
 		"""context == original prompt + decoded, or the row would be written to a wrong position."""
 		for seq in sequences:
 			expected = seq.original_prompt_length + seq.decoded_length
@@ -2705,6 +2968,11 @@ class BatchGenWorker:
 				)
 
 	def _decode_begin_deferred_kv(self, sequences: Sequence[SequenceEntry]):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_decode_begin_deferred_kv", sequences)
+		return self._legacy__decode_begin_deferred_kv(sequences)
+
+	def _legacy__decode_begin_deferred_kv(self, sequences: Sequence[SequenceEntry]):
 		"""Collect the step's KV per layer, for one host append after the forward (or at once, BATCHGEN_SYNC_KV=1)."""
 		global_ids = [seq.global_idx for seq in sequences]
 		positions = [seq.current_context_length - 1 for seq in sequences]
@@ -2747,6 +3015,13 @@ class BatchGenWorker:
 	def _decode_stage(
 		self, sequences: Sequence[SequenceEntry], new_tokens: torch.Tensor, max_seqlen: int
 	) -> DecodeStepRequest:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_decode_stage", sequences, new_tokens, max_seqlen)
+		return self._legacy__decode_stage(sequences, new_tokens, max_seqlen)
+
+	def _legacy__decode_stage(
+		self, sequences: Sequence[SequenceEntry], new_tokens: torch.Tensor, max_seqlen: int
+	) -> DecodeStepRequest:
 		"""Put the coming step's batch where `step` finds it; returns what `step` is to be asked."""
 		state = self._decode_make_batch_state(sequences, new_tokens, max_seqlen)
 		self._decode_batch = DecodeBatch(
@@ -2762,6 +3037,11 @@ class BatchGenWorker:
 		)
 
 	def step(self, req: DecodeStepRequest) -> DecodeStepResult:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "step", req)
+		return self._legacy_step(req)
+
+	def _legacy_step(self, req: DecodeStepRequest) -> DecodeStepResult:
 		"""One decode forward of the staged batch (eligibility -> prepare_replay_inputs -> replay -> stage KV, or an eager
 		run), and the selection of its tokens, whose copy to the host is started.
 
@@ -2792,6 +3072,13 @@ class BatchGenWorker:
 	def _decode_forward_step(
 		self, state: _DecodeLoopState, new_tokens: torch.Tensor, batch: Sequence[int]
 	) -> Tuple[torch.Tensor, List[int]]:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_decode_forward_step", state, new_tokens, batch)
+		return self._legacy__decode_forward_step(state, new_tokens, batch)
+
+	def _legacy__decode_forward_step(
+		self, state: _DecodeLoopState, new_tokens: torch.Tensor, batch: Sequence[int]
+	) -> Tuple[torch.Tensor, List[int]]:
 		"""One token for every local row: bind, stage, step, start the host append.
 
 		Returns (next tokens on the device, the same on the host).
@@ -2813,6 +3100,11 @@ class BatchGenWorker:
 		return result.next_tokens, result.readback.tolist()
 
 	def _decode_update_sequences(self, batch: Sequence[int], tokens: Sequence[int]):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_decode_update_sequences", batch, tokens)
+		return self._legacy__decode_update_sequences(batch, tokens)
+
+	def _legacy__decode_update_sequences(self, batch: Sequence[int], tokens: Sequence[int]):
 		"""Keep the step's tokens; a row that is done waits for the boundary and keeps its last token."""
 		for local_idx, token in zip(batch, tokens):
 			seq = self._get_sequence_by_local(local_idx)
@@ -2820,6 +3112,11 @@ class BatchGenWorker:
 				self._append_decoded_token(seq, token)
 
 	def _decode_sync_completions(self, state: _DecodeLoopState, decode_uuids: Sequence[str]):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_decode_sync_completions", state, decode_uuids)
+		return self._legacy__decode_sync_completions(state, decode_uuids)
+
+	def _legacy__decode_sync_completions(self, state: _DecodeLoopState, decode_uuids: Sequence[str]):
 		"""Every few steps: does any rank have a finished sequence? Then the boundary comes now (collective)."""
 		if state.iteration % self.args.completion_sync_interval != 0:
 			return
@@ -2828,6 +3125,11 @@ class BatchGenWorker:
 			state.boundary_due = True
 
 	def _assert_step_invariants(self, decode_uuids: Sequence[str], batch: Sequence[int]):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_assert_step_invariants", decode_uuids, batch)
+		return self._legacy__assert_step_invariants(decode_uuids, batch)
+
+	def _legacy__assert_step_invariants(self, decode_uuids: Sequence[str], batch: Sequence[int]):
 		"""Everything that must hold after a step (BATCHGEN_DECODE_ASSERT=1): metadata, indexes, pools, tables."""
 		problems = list(self.global_batch.validate_indexes())
 		for seq in self.global_batch:
@@ -2850,6 +3152,11 @@ class BatchGenWorker:
 			raise AssertionError("; ".join(problems))
 
 	def _decode_cleanup(self, state: _DecodeLoopState):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_decode_cleanup", state)
+		return self._legacy__decode_cleanup(state)
+
+	def _legacy__decode_cleanup(self, state: _DecodeLoopState):
 		"""Leave the loop with nothing in flight and no class-level binding to what this phase owned (collective)."""
 		self._wait_pending_kv_append_tasks(sync_distributed_errors=True)
 		if state.pending_load_uuids:
@@ -2858,6 +3165,11 @@ class BatchGenWorker:
 		self._disable_decode_watchdog()
 
 	def _unbind_attn_wrapper(self):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_unbind_attn_wrapper")
+		return self._legacy__unbind_attn_wrapper()
+
+	def _legacy__unbind_attn_wrapper(self):
 		Attn_Wrapper.gpu_paged_kv_cache_manager = None
 		AttnWrapperBase.gpu_paged_kv_manager_primary, AttnWrapperBase.gpu_paged_kv_manager_aux = None, None
 		AttnWrapperBase.host_paged_kv_worker_view, AttnWrapperBase.host_paged_kv_worker_view_aux = None, None
@@ -2871,6 +3183,11 @@ class BatchGenWorker:
 		AttnWrapperBase.state_slots = None
 
 	def decoding_continuous(self, new_tokens: torch.Tensor, decode_uuids: Sequence[str], batch: Sequence[int]):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "decoding_continuous", new_tokens, decode_uuids, batch)
+		return self._legacy_decoding_continuous(new_tokens, decode_uuids, batch)
+
+	def _legacy_decoding_continuous(self, new_tokens: torch.Tensor, decode_uuids: Sequence[str], batch: Sequence[int]):
 		"""Decode until nothing is left to decode or the watermark asks for a prefill (collective).
 
 		Args:
@@ -2904,6 +3221,13 @@ class BatchGenWorker:
 		self._decode_cleanup(state)
 
 	def _wait_pending_kv_append_tasks(
+		self, *, sync_distributed_errors: bool = False, defer_errors: bool = False
+	) -> int:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_wait_pending_kv_append_tasks", sync_distributed_errors=sync_distributed_errors, defer_errors=defer_errors)
+		return self._legacy__wait_pending_kv_append_tasks(sync_distributed_errors=sync_distributed_errors, defer_errors=defer_errors)
+
+	def _legacy__wait_pending_kv_append_tasks(
 		self, *, sync_distributed_errors: bool = False, defer_errors: bool = False
 	) -> int:
 		"""Wait for all host appends; returns how many there were.
@@ -2940,6 +3264,11 @@ class BatchGenWorker:
 		return len(tasks)
 
 	def _rebuild_page_table_for_batch(self, batch: Sequence[int]):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_rebuild_page_table_for_batch", batch)
+		return self._legacy__rebuild_page_table_for_batch(batch)
+
+	def _legacy__rebuild_page_table_for_batch(self, batch: Sequence[int]):
 		"""Page table rows in batch order; sequences without GPU pages cannot have one and are dropped loudly."""
 		manager = self.gpu_paged_kv_cache_manager
 		if manager is None:
@@ -2958,6 +3287,11 @@ class BatchGenWorker:
 		Attn_Wrapper.cur_batch = global_ids
 
 	def _append_decode_kv_to_host_async(self, entries, global_ids, positions):
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_append_decode_kv_to_host_async", entries, global_ids, positions)
+		return self._legacy__append_decode_kv_to_host_async(entries, global_ids, positions)
+
+	def _legacy__append_decode_kv_to_host_async(self, entries, global_ids, positions):
 		"""One task for all layers (BATCHGEN_KV_OFFLOAD_UVA_KERNEL, on by default) or one per layer.
 
 		Layer 0 is always checked for NaN: it is the first place where a corrupt page shows.
@@ -2976,6 +3310,11 @@ class BatchGenWorker:
 		self._pending_kv_append_tensors.append(entries)
 
 	def _launch_async_load_new_sequences(self, local_ids: Sequence[int], existing_ids: Sequence[int]) -> Any:
+		if _DECODE_GATE.on:
+			return _DECODE_GATE.run(self, "_launch_async_load_new_sequences", local_ids, existing_ids)
+		return self._legacy__launch_async_load_new_sequences(local_ids, existing_ids)
+
+	def _legacy__launch_async_load_new_sequences(self, local_ids: Sequence[int], existing_ids: Sequence[int]) -> Any:
 		"""Allocate pages for new local sequences and start their host-to-GPU load; the table stays the existing rows'."""
 		manager = self.gpu_paged_kv_cache_manager
 		pages = self._compute_two_page_buffer_allocation(local_ids)

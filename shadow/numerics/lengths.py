@@ -8,9 +8,10 @@ shadow.numerics.exact to do.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+
+from shadow.numerics.arrays import side_by_side
+from shadow.numerics.scratch import Scratch
 
 # Elements of one product: more of them, and BLAS starts threads, and float32 loses digits.
 SEGMENT = 8192
@@ -19,8 +20,6 @@ BLOCK = 81920
 
 Place = tuple[int | slice, int | slice]
 """(segment, row) of a block: some segments of one row, or one segment of some rows."""
-_HIGH = np.uint32(0xFFFF0000)
-_HALF = np.uint32(16)
 
 
 class Lengths:
@@ -30,96 +29,79 @@ class Lengths:
         rows, length = legacy.shape
         self._length = length
         self._work = np.float64 if dtype == "float64" else np.float32
-        # Either half of a 32-bit word is a float32 after one operation of that width.
-        self._pairs = dtype == "bfloat16" and length % 2 == 0
+        self._bits = dtype == "bfloat16"
         self._narrow = dtype in ("float16", "bfloat16")
-        if not self._pairs and dtype != "bfloat16":
-            legacy, candidate = legacy.view(dtype), candidate.view(dtype)
+        self._candidate = candidate  # of which `sides` is only a view
+        sides = side_by_side(legacy, candidate)
+        if not self._bits:
+            sides = sides.view(dtype)
         self._count = -(-length // SEGMENT)
         segment = length // self._count
-        if self._count > 1:
-            segment -= segment % 2
         self._cut = self._count * segment
-        self._legacy, self._candidate = legacy, candidate
-        shape = (rows, self._count, segment)
-        self._our_segments = legacy[:, : self._cut].reshape(shape)
-        self._their_segments = candidate[:, : self._cut].reshape(shape)
-        self._at_once = max(1, BLOCK // segment)
+        self._segments = sides[:, :, : self._cut].reshape(2, rows, self._count, segment)
+        self._tails = sides[:, :, self._cut :]
+        parts = self._count if self._count > 1 else rows
+        blocks = -(-parts // max(1, BLOCK // segment))
+        self._at_once = -(-parts // blocks)
         self._block = self._at_once * segment
         self._unit = 1 if self._count > 1 else self._at_once
         columns = self._count + (self._cut < length)
-        squares = np.zeros((2, 2 if self._pairs else 1, columns, rows), self._work)
-        self._squares = squares if self._pairs else squares[:, 0]
+        self._squares = np.zeros((2, columns, rows), self._work)
 
     @property
     def unit(self) -> int:
         """How many rows `measure` takes at a time, at most."""
         return self._unit
 
-    def scratch(self) -> np.ndarray:
+    def scratch(self) -> Scratch:
         """What one thread needs to measure."""
-        return np.empty((2 if self._narrow else 1, self._block), self._work)
+        return Scratch(self._block * (2 if self._narrow else 1), self._work)
 
-    def measure(self, first: int, stop: int, scratch: np.ndarray) -> None:
+    def measure(self, first: int, stop: int, scratch: Scratch) -> None:
         """Rows `first` to `stop`, all but their tails."""
-        ours, theirs = self._our_segments, self._their_segments
         if self._count == 1:
             rows = slice(first, stop)
-            self._put(ours[rows, 0], theirs[rows, 0], (0, rows), scratch)
+            self._put(self._segments[:, rows, 0], (0, rows), scratch)
             return
         for start in range(0, self._count, self._at_once):
             some = slice(start, min(start + self._at_once, self._count))
-            self._put(ours[first, some], theirs[first, some], (some, first), scratch)
+            self._put(self._segments[:, first, some], (some, first), scratch)
 
-    def measure_tails(self, first: int, stop: int, scratch: np.ndarray) -> None:
+    def measure_tails(self, first: int, stop: int, scratch: Scratch) -> None:
         """The few elements of rows `first` to `stop` behind the last whole segment."""
         tail = self._length - self._cut
         some = max(1, self._block // max(1, tail))
         for start in range(first, stop if tail else first, some):
             rows = slice(start, min(start + some, stop))
-            ours, theirs = self._legacy[rows, self._cut :], self._candidate[rows, self._cut :]
-            self._put(ours, theirs, (self._count, rows), scratch)
+            self._put(self._tails[:, rows], (self._count, rows), scratch)
 
-    def squares(self) -> tuple[np.ndarray, np.ndarray]:
-        """(|candidate - legacy|^2, |legacy|^2), float64 [rows]; without meaning for rows not measured."""
-        return _sums(self._squares[0]), _sums(self._squares[1])
+    def squares(self, rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        """(|legacy|^2, |candidate - legacy|^2), float64 [rows]; without meaning for rows not measured."""
+        return _sums(self._squares[0, :, rows]), _sums(self._squares[1, :, rows])
 
     def trusted(self, squares: np.ndarray) -> np.ndarray:
         """Which sums are as exact as this module promises: finite, and underflow took less than 1e-8 of them."""
         smallest = 1e-290 if self._work is np.float64 else 1e-30
         return np.isfinite(squares) & (squares >= self._length * smallest)
 
-    def _put(self, ours: np.ndarray, theirs: np.ndarray, place: Place, scratch: np.ndarray) -> None:
-        """Measures blocks [n, m] and files the two lengths of each of their rows under `place`."""
-        shape, size = ours.shape, ours.size
+    def _put(self, sides: np.ndarray, place: Place, scratch: Scratch) -> None:
+        """Measures blocks [2, n, m] and files the two lengths of each of their n rows under `place`."""
         if not self._narrow:
-            error = np.subtract(theirs, ours, out=scratch[0, :size].reshape(shape))
-            np.vecdot(error, error, out=self._squares[(0, *place)])
-            np.vecdot(ours, ours, out=self._squares[(1, *place)])
+            ours, theirs = sides
+            error = np.subtract(theirs, ours, out=scratch.error(ours.shape))
+            np.vecdot(error, error, out=self._squares[(1, *place)])
+            np.vecdot(ours, ours, out=self._squares[(0, *place)])
             return
-        at: Any = (slice(None), *place)
-        if self._pairs:
-            shape, at = (2, shape[0], shape[1] // 2), (slice(None), *at)
-        wide = scratch[:, :size].reshape(2, *shape)
-        self._widen(theirs, wide[0])
-        self._widen(ours, wide[1])
-        np.subtract(wide[0], wide[1], out=wide[0])
-        np.vecdot(wide, wide, out=self._squares[at])
-
-    def _widen(self, block: np.ndarray, out: np.ndarray) -> None:
-        if self._pairs:
-            both, bits = block.view(np.uint32), out.view(np.uint32)
-            np.left_shift(both, _HALF, out=bits[0])
-            np.bitwise_and(both, _HIGH, out=bits[1])
-        elif block.dtype == np.float16:
-            np.copyto(out, block)
-        else:
-            np.left_shift(block, _HALF, out=out.view(np.uint32))
+        wide = scratch.wide(sides.shape)
+        # One operation for both sides, and not `copyto`, which makes a copy where the scratch lies between them.
+        np.concatenate((sides,), axis=None, out=wide.bits if self._bits else wide.numbers)
+        np.subtract(wide.candidate, wide.legacy, out=wide.candidate)
+        np.vecdot(wide.sides, wide.sides, out=self._squares[(slice(None), *place)])
 
 
 def _sums(squares: np.ndarray) -> np.ndarray:
-    """float64 [rows] of [..., rows], added up one after the other: quicker than over an axis of one or two."""
-    total = np.zeros(squares.shape[-1])
-    for part in squares.reshape(-1, len(total)):
+    """float64 [rows] of [columns, rows], added up one after the other: quicker than over an axis of one or two."""
+    total = squares[0].astype(np.float64)
+    for part in squares[1:]:
         total += part
     return total

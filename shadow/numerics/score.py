@@ -8,11 +8,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from shadow.numerics.arrays import Floats, check_pair, dtype_name, from_words, words
+from shadow.numerics.arrays import Floats, check_pair, from_words, words
 from shadow.numerics.exact import errors, relative_l2
 from shadow.numerics.lengths import BLOCK, Lengths
 
 _GLANCE = 256  # elements that tell most unequal units apart before all of a unit is read
+_JUDGED = 16384  # rows judged at a time, so that their few numbers stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,7 @@ class _Work:
 
     def __init__(self, legacy: Floats, candidate: Floats, scores: np.ndarray, differs: np.ndarray) -> None:
         shape = (len(scores), legacy.shape[-1])
-        self._dtype = dtype_name(legacy)
+        self._dtype = str(legacy.dtype)
         self._legacy, self._candidate = (words(side).reshape(shape) for side in (legacy, candidate))
         self._scores, self._differs = scores, differs
         self._lengths = Lengths(self._legacy, self._candidate, self._dtype)
@@ -79,7 +80,9 @@ class _Work:
         self._share(bounds[0], bounds[1])
         for thread in others:
             thread.join()
-        self._judge()
+        with np.errstate(all="ignore"):
+            for first in range(0, rows, _JUDGED):
+                self._judge(slice(first, min(first + _JUDGED, rows)))
 
     def _share(self, start: int, stop: int) -> None:
         scratch, unit = self._lengths.scratch(), self._lengths.unit
@@ -91,13 +94,12 @@ class _Work:
                     self._lengths.measure(first, last, scratch)
             self._lengths.measure_tails(start, stop, scratch)
 
-    def _judge(self) -> None:
-        error, reference = self._lengths.squares()
+    def _judge(self, rows: slice) -> None:
+        reference, error = self._lengths.squares(rows)
         sure = self._lengths.trusted(error) & self._lengths.trusted(reference)
-        self._differs[sure] = True
-        np.divide(error, reference, out=self._scores, where=sure)
-        np.sqrt(self._scores, out=self._scores)
-        unsure = np.flatnonzero(self._measured & ~sure)
+        self._differs[rows] = sure
+        self._scores[rows] = np.where(sure, np.sqrt(error / reference), 0.0)
+        unsure = rows.start + np.flatnonzero(self._measured[rows] & ~sure)
         some = max(1, BLOCK // self._legacy.shape[1])
         for start in range(0, len(unsure), some):
             self._judge_exactly(unsure[start : start + some])
@@ -114,7 +116,7 @@ class _Work:
 
 def _same(legacy: np.ndarray, candidate: np.ndarray) -> bool:
     """Equality of contiguous words, block by block, so that it stops early and makes no large temporary."""
-    if np.not_equal(legacy[0, :_GLANCE], candidate[0, :_GLANCE]).any():
+    if legacy[0, :_GLANCE].tobytes() != candidate[0, :_GLANCE].tobytes():
         return False
     ours, theirs = legacy.reshape(-1), candidate.reshape(-1)
     blocks = range(0, len(ours), BLOCK)

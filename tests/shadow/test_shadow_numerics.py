@@ -80,6 +80,47 @@ def test_small_errors_are_scored_as_exactly_as_large_ones(noise: float) -> None:
     assert_scored(*tensors((4, 40000), torch.float32, noise, seed=2))
 
 
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from([(1, 1), (3000, 33), (700, 257), (5, 16386), (2, 90001)]),
+    st.sampled_from([torch.bfloat16, torch.float16]),
+    st.floats(-7, 1),
+    st.floats(-3, 3),
+    st.integers(0, 2**32 - 1),
+)
+def test_narrow_types_are_scored_as_in_float64_over_many_blocks(
+    shape: tuple[int, int], dtype: torch.dtype, noise: float, scale: float, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    legacy = 10**scale * torch.randn(shape, generator=generator, dtype=torch.float64)
+    moved = legacy * (1 + 10**noise * torch.randn(shape, generator=generator, dtype=torch.float64))
+    legacy[
+        :: 1 + seed % 5
+    ] *= -3  # runs of rows that differ in length and, where noise rounds away, not in bits
+    assert_scored(from_torch(legacy.to(dtype)), from_torch(moved.to(dtype)), threads=1 + seed % 3)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("first", "second", "shift"), [(0, 1, 0), (1, 0, 0), (0, 1, 1), (1, 0, 1), (0, 0, 0)]
+)
+def test_tensors_may_lie_anywhere_in_memory(first: int, second: int, shift: int, dtype: str) -> None:
+    """One behind the other either way, the same one, and at an odd address."""
+    pair = tensors((300, 500), DTYPES[dtype], 1e-2, seed=5)
+    size = bits(pair[0]).nbytes + 16
+    memory = np.zeros(2 * size, np.uint8)
+
+    def placed(values: Floats, place: int, offset: int) -> Floats:
+        raw = bits(values)
+        room = memory[place * size + offset :][: raw.nbytes].view(raw.dtype).reshape(raw.shape)
+        room[:] = raw
+        return Bfloat16(room) if isinstance(values, Bfloat16) else room.view(values.dtype)
+
+    legacy, candidate = placed(pair[0], first, 0), placed(pair[1], second, shift)
+    assert score_rows(legacy, candidate).differs.all() == (first != second)
+    assert_scored(legacy, candidate, threads=2)
+
+
 SPECIAL = [0.0, -0.0, math.nan, math.inf, -math.inf, 1e-38, 3e38, -3e38, 1e-45, 1.0, -2.5, 1e-20]
 
 
@@ -178,7 +219,7 @@ def test_rows_that_underflow_when_squared_are_scored_all_the_same() -> None:
 
 
 def test_many_heads_without_length_are_scored_too() -> None:
-    legacy = np.zeros((3000, 2, 64), dtype=np.float32)
+    legacy = np.zeros((9000, 2, 64), dtype=np.float32)
     candidate = legacy.copy()
     candidate[:, 1, 3] = 1.0
     scores = score_rows(legacy, candidate)

@@ -34,7 +34,7 @@ def fastest(*actions: Callable[[], object]) -> list[float]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("shape", [LOGITS, HEADS], ids=["logits", "heads"])
 def test_scores_against_torch_equal(shape: tuple[int, ...], dtype: torch.dtype, threads: int) -> None:
-    """Bar: at least 0.8 of the throughput of `torch.equal`; bfloat16 on two threads is not always there: docs/noise.md."""
+    """Bar: at least 0.8 of the throughput of `torch.equal`; bfloat16 on two threads: see docs/noise.md."""
     generator = torch.Generator().manual_seed(0)
     legacy = torch.randn(shape, generator=generator)
     candidate = (legacy * (1 + 1e-2 * torch.randn(shape, generator=generator))).to(dtype)

@@ -83,7 +83,7 @@ def _cut(arguments: argparse.Namespace) -> int:
     from migration.commands.writing import open_repository, write
     from migration.move.cut import CutClean, CutPlan, plan_cut
     from migration.move.outcome_json import outcome_json
-    from migration.phases.port import part_of
+    from migration.phases.parts import part_of
     from migration.proofs.record import proof_change, record
     from migration.slices import load_recipe
 

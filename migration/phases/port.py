@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 from dataclasses import dataclass
 
 from migration.code.source import Source
-from migration.code.structure import Method, outline
+from migration.code.structure import outline
 from migration.code.tree import Tree
 from migration.errors import Refusal
 from migration.ledger.change import FileChange
 from migration.move.by_hand import missing_by_hand
-from migration.move.cut import CutPlan, CutRefused, select
+from migration.move.cut import CutOutcome, CutPlan, CutRefused, select
 from migration.move.inverse import STUB_COUNTED
 from migration.phases.gate_text import gated
+from migration.phases.parts import Division, Part, letters, part_of
 from migration.phases.state import cut_anew, drift, read_worker
 from migration.recipe import Recipe
-
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,6 @@ def plan_port(recipe: Recipe, tree: Tree) -> PortPlan | PortRefused | PortClean:
     shape = outline(source, recipe.source_class)
     if pairs := gated(shape, recipe):
         return PortClean(recipe, tuple(gate.name for gate, _ in pairs.values()))
-    chosen = select(shape, recipe)
     whole = cut_anew(recipe, tree, source.data)
     if isinstance(whole, CutRefused):
         return PortRefused(recipe, whole.refusals)
@@ -65,7 +61,7 @@ def plan_port(recipe: Recipe, tree: Tree) -> PortPlan | PortRefused | PortClean:
     if counting := [d.name for d in whole.proof.details if STUB_COUNTED in dict(d.rewrites)]:
         why = "stacklevel counts frames, and a gate adds others than the stub"
         return PortRefused(recipe, tuple(Refusal("MG116", name, 0, why) for name in counting))
-    labels = tuple(dict.fromkeys(m.name for m in chosen))
+    divided = Division(whole, tuple(select(shape, recipe)), source.data)
     handler = tree.read(recipe.target_file)
     done: tuple[str, ...] = ()
     if handler is not None:
@@ -79,73 +75,26 @@ def plan_port(recipe: Recipe, tree: Tree) -> PortPlan | PortRefused | PortClean:
             )
         if found := drift(recipe, tree, earlier):
             return PortRefused(recipe, found)
-        if set(done) == set(labels):
-            return PortClean(recipe, labels)
-    left = [label for label in labels if label not in done]
-    return _next(whole, tree, source, chosen, done, left)
+        if set(done) == set(divided.labels):
+            return PortClean(recipe, divided.labels)
+    return _next(divided, tree, done)
 
 
-def part_of(recipe: Recipe, labels: tuple[str, ...]) -> Recipe:
-    """The recipe for some of its methods."""
-    planned = {key: digest for key, digest in recipe.planned.items() if key.partition(".")[0] in labels}
-    return dataclasses.replace(recipe, methods=labels, stays=(), planned=planned, partial=True)
-
-
-def _next(
-    whole: CutPlan,
-    tree: Tree,
-    source: Source,
-    chosen: tuple[Method, ...],
-    done: tuple[str, ...],
-    left: list[str],
-) -> PortPlan | PortRefused:
-    """The longest run of methods whose lines fit the budget; at least one method. `whole` is the cut of all."""
-    recipe = whole.recipe
-    size = {label: sum(m.block_end - m.block_start + 2 for m in chosen if m.name == label) for label in left}
-    count = len(left)
-    if recipe.budget:
-        count, total = 0, 0
-        for label in left:
-            total += size[label]
-            if count and total > recipe.budget:
-                break
-            count += 1
-    before = tree.read(recipe.target_file)
-    while True:
-        labels = (*done, *left[:count])
-        is_whole = set(labels) == {m.name for m in chosen}
-        plan = whole if is_whole else cut_anew(part_of(recipe, labels), tree, source.data)
-        if not isinstance(plan, CutPlan):
-            return PortRefused(recipe, plan.refusals if isinstance(plan, CutRefused) else ())
-        others = [c for c in plan.changes if c.path != recipe.source_file]
-        changes = tuple(dataclasses.replace(c, before=tree.read(c.path)) for c in others)
-        added = sum(_added(change) for change in changes)
-        if not recipe.budget or added <= recipe.budget or count == 1:
-            break
-        count -= 1
-    if recipe.budget and added > recipe.budget:
-        name = left[0]
-        message = f"{name} alone adds {added} lines, the budget is {recipe.budget}"
+def _next(divided: Division, tree: Tree, done: tuple[str, ...]) -> PortPlan | PortRefused:
+    recipe = divided.recipe
+    part, number = divided.next_part(tree, done), divided.parts_before(tree, done)
+    if not isinstance(part, Part):
+        return _not_cut(recipe, part)
+    if not isinstance(number, int):
+        return _not_cut(recipe, number)
+    if recipe.budget and part.added > recipe.budget:
+        name = part.methods[0]
+        message = f"{name} alone adds {part.added} lines, the budget is {recipe.budget}"
         return PortRefused(recipe, (Refusal("MG115", name, 0, message),))
-    rest = tuple(left[count:])
-    first = before is None
-    letter = "" if first and not rest else _LETTERS[_parts_before(recipe, done, size, chosen)]
-    return PortPlan(recipe, letter, tuple(left[:count]), rest, added, changes, plan)
+    left = tuple(label for label in divided.labels if label not in (*done, *part.methods))
+    letter = letters(number) if number or left else ""
+    return PortPlan(recipe, letter, part.methods, left, part.added, part.changes, part.plan)
 
 
-def _parts_before(
-    recipe: Recipe, done: tuple[str, ...], size: dict[str, int], chosen: tuple[Method, ...]
-) -> int:
-    """How many parts were written before this one, judged by the lines of their methods."""
-    lines = sum(m.block_end - m.block_start + 2 for m in chosen if m.name in done)
-    return min(-(-lines // recipe.budget) if recipe.budget else 0, len(_LETTERS) - 1)
-
-
-def _added(change: FileChange) -> int:
-    """Lines that `git diff --numstat` would count as added."""
-    old = (change.before or b"").split(b"\n")
-    new = (change.after or b"").split(b"\n")
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    return sum(
-        end - start for kind, _, _, start, end in matcher.get_opcodes() if kind in ("insert", "replace")
-    )
+def _not_cut(recipe: Recipe, outcome: CutOutcome) -> PortRefused:
+    return PortRefused(recipe, outcome.refusals if isinstance(outcome, CutRefused) else ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import string
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from migration.errors import MigrationError
 from migration.ledger.change import FileChange
 from migration.phases.cleanup import CleanupClean, CleanupPlan, CleanupRefused, plan_cleanup
 from migration.phases.gate import GateClean, GatePlan, GateRefused, plan_gate
+from migration.phases.parts import letters
 from migration.phases.port import PortClean, PortPlan, PortRefused, plan_port
 from migration.recipe import Recipe
 
@@ -125,6 +127,38 @@ def test_a_port_over_its_budget_goes_in_parts_and_ends_as_one_port_would():
     assert len(parts) > 1 and [part for part, _, _ in parts] == list("abc"[: len(parts)])
     assert parts[-1][2] == 0
     assert tree.files[RECIPE.target_file] == ported(tree_of(WORKER)).files[RECIPE.target_file]
+
+
+MANY = worker_source(
+    "\n".join(
+        f"def m{number}(self):\n    self.a{number} = 1\n    self.b{number} = 2\n    return self.name\n"
+        for number in range(16)
+    )
+)
+
+
+def test_each_part_is_called_by_how_many_came_before_it():
+    # Protocol, constructor and members take most of a budget: the lines of the methods do not tell the parts.
+    recipe, tree, parts = dataclasses.replace(RECIPE, budget=40), tree_of(MANY), []
+    while isinstance(outcome := plan_port(recipe, tree), PortPlan):
+        parts.append(outcome.part)
+        tree = after(tree, outcome)
+    assert len(parts) > 3 and parts == list(string.ascii_lowercase[: len(parts)])
+
+
+def test_parts_after_the_twenty_sixth_have_names_of_their_own():
+    assert [letters(number) for number in (0, 25, 26, 51, 52)] == ["a", "z", "aa", "az", "ba"]
+
+
+def test_a_part_is_the_longest_that_fits():
+    plans = [
+        (budget, plan_port(dataclasses.replace(RECIPE, budget=budget), tree_of(MANY)))
+        for budget in range(40, 80, 3)
+    ]
+    sizes = [(budget, len(p.methods), p.added) for budget, p in plans if isinstance(p, PortPlan)]
+    assert len({count for _, count, _ in sizes}) > 5
+    for budget, count, _ in sizes:
+        assert all(added > budget for _, more, added in sizes if more > count)
 
 
 def test_a_method_over_the_budget_is_refused():

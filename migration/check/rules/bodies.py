@@ -17,7 +17,7 @@ from migration.inverse.fold import stubs_of
 from migration.move.cut import CutPlan, CutRefused
 from migration.move.moving import moved_name
 from migration.patterns import links
-from migration.phases.port import part_of
+from migration.phases.parts import part_of
 from migration.phases.state import cut_anew
 from migration.proofs.verify import Broken, verify
 from migration.recipe_checklist import Item

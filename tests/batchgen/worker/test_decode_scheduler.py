@@ -74,7 +74,7 @@ def test_the_port_goes_in_parts_of_which_each_is_whole(tmp_path: Path, trees: di
             check=True,
         )
         assert said.stdout == "False\n"
-    assert len(parts) == 4 and parts[0] == "a"
+    assert parts == ["a", "b", "c", "d"]
     assert (tree / RECIPE.target_file).read_bytes() == (trees["gate"] / RECIPE.target_file).read_bytes()
 
 

@@ -76,6 +76,7 @@ def what_runs_do_not_do(worker: BatchGenWorker, batch: list[int], monkeypatch: p
             ask(worker, "_decide_watermark_trigger", {0: {"free_percent": 99}})
 
 
+@pytest.mark.slow
 def test_every_method_and_every_branch_is_compared_and_none_parts(
     gate: Gate, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ RULE_DATA: Final[dict[str, dict[str, type]]] = {
     "made-once": {"attributes": list},
     "one-caller": {"methods": list},
     "one-formula": {"helper": str},
+    "optional-handle": {"optional?": list},
     "collectives": {"rank_local?": list, "agreed?": list},
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -15,7 +15,6 @@ from migration.recipe_checklist import PHASES, RULE_DATA
 PLAIN_RULES: Final = (
     "stateless",
     "undefined-name",
-    "optional-handle",
     "budget",
     "gate",
     "drift",
@@ -49,13 +48,14 @@ def checklist_problems(data: Mapping[str, Any], add: Add, near: Near) -> None:
     itself are known and of their types has been checked."""
     entry = data.get("checklist")
     if entry is not None:
-        _Checker(add, near).checklist(entry)
+        _Checker(add, near, data.get("handles", ())).checklist(entry)
 
 
 class _Checker:
-    def __init__(self, add: Add, near: Near) -> None:
+    def __init__(self, add: Add, near: Near, handles: Sequence[Mapping[str, Any]]) -> None:
         self.add = add
         self.near = near
+        self.handles = handles
 
     def checklist(self, entry: Mapping[str, Any]) -> None:
         for name in ("flag", "budget", "tests"):
@@ -114,9 +114,19 @@ class _Checker:
                 self.add(f"{where}.signature", "must be parameters as `def` has them: (self, *, pool: Pool)")
         if rule == "mutator" and not all(isinstance(name, str) for name in item["attributes"].values()):
             self.add(f"{where}.attributes", "must be a table of attribute = method")
+        for name in item.get("optional", ()):
+            self._optional(f"{where}.optional", name)
         for key, value in item.items():
             if isinstance(value, str | list | dict) and not value:
                 self.add(f"{where}.{key}", "must not be empty")
+
+    def _optional(self, where: str, name: str) -> None:
+        """A handle that is an object of its own: the worker is always there."""
+        known = {handle["name"]: handle for handle in self.handles}
+        if name not in known:
+            self.add(where, f"no handle is called {name}{self.near(name, tuple(known))}")
+        elif not (known[name].get("expressions") or known[name].get("adapter")):
+            self.add(where, f"{name} is the worker, seen in part: it is always there")
 
     def _phases(self, table: Mapping[str, Any], where: str) -> None:
         for phase in table.get("phases", ()):

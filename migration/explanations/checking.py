@@ -95,7 +95,8 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {
         why="An adapter that lost a member would be passed over in silence, and a method that does "
         "nothing looks like one that had nothing to do.",
         past="Take the question out. Where the object may really be absent, let the Protocol have a member "
-        "that says so.",
+        "that says so, or name the handle in an item of the checklist: rule `optional-handle`, `optional`. Then "
+        "it may be compared with None, and what it has is still not asked for.",
     ),
     "MG619": Explanation(
         what="The handler calls a method that the checklist routes through a handle, on the worker or on "

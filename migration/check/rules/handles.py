@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from migration.check.model import Finding, Seen, many
+from migration.check.model import Finding, Place, Seen, many
 from migration.check.objects import WORKER, Access
 from migration.check.rules.base import Rule
 from migration.check.subject import Subject
@@ -95,9 +95,11 @@ def dead_handle(subject: Subject, item: Item) -> Seen:
 
 
 def optional_handle(subject: Subject, item: Item) -> Seen:
-    """A handle with a Protocol of its own is there: nobody asks whether it is, or for what it may lack."""
+    """A handle with a Protocol of its own is there: nobody asks whether it is, or for what it may lack. Of those
+    that the item calls optional it may be asked whether they are there, and somebody does."""
     found = []
     looked = 0
+    optional, asked = item.texts("optional"), set[str]()
     for symbol, node in subject.functions():
         for access in subject.objects.accesses(node):
             of_handle = any(way[0].startswith("<") for way in (*access.owner, *access.ways))
@@ -107,19 +109,29 @@ def optional_handle(subject: Subject, item: Item) -> Seen:
                 found.append(Finding("MG618", message, subject.at(access.node), symbol))
         for part in ast.walk(node):
             if isinstance(part, ast.Compare) and isinstance(part.ops[0], ast.Is | ast.IsNot):
-                if ast.unparse(part.comparators[0]) == "None" and _is_handle(subject, node, part.left):
-                    message = f"`{ast.unparse(part)}` asks whether a handle is there"
-                    found.append(Finding("MG618", message, subject.at(part), symbol))
+                if ast.unparse(part.comparators[0]) == "None" and (
+                    names := _handles(subject, node, part.left)
+                ):
+                    asked |= names
+                    if not names.issubset(optional):
+                        message = f"`{ast.unparse(part)}` asks whether a handle is there"
+                        found.append(Finding("MG618", message, subject.at(part), symbol))
+    listed = Place(subject.checklist.path, item.line)
+    for name in optional:
+        if name not in asked:
+            message = f"the checklist calls {name} optional, and nobody asks whether it is there"
+            found.append(Finding("MG618", message, listed, name))
     if not looked and not found:
         return Seen((), 0, (), "every handle is the worker, seen in part")
-    return Seen(
-        tuple(found), looked, (subject.at(subject.handler_shape.node),), f"{many(looked, 'use')} of handles"
-    )
+    note = f"{many(looked, 'use')} of handles"
+    note += f"; {', '.join(optional)} may be absent" if optional else ""
+    return Seen(tuple(found), looked, (subject.at(subject.handler_shape.node),), note)
 
 
-def _is_handle(subject: Subject, function: FunctionNode, node: ast.expr) -> bool:
+def _handles(subject: Subject, function: FunctionNode, node: ast.expr) -> set[str]:
+    """Names of the handles that an expression may be."""
     ways = subject.objects.ways(function, node)
-    return any(len(way) == 1 and way[0].startswith("<") for way in ways)
+    return {way[0].strip("<>") for way in ways if len(way) == 1 and way[0].startswith("<")}
 
 
 def private_attribute(subject: Subject, item: Item) -> Seen:

@@ -137,6 +137,31 @@ def test_without_a_signature_the_constructor_is_the_recipes(old: str, new: str, 
     assert any(one.code == "MG621" and said in one.message for one in found)
 
 
+OPTIONAL = '[[checklist.items]]\nrule = "optional-handle"\noptional = ["parallel"]\n'
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("self._parallel is not None", []),
+        (
+            "self._rebalancer is not None",
+            ["asks whether a handle is there", "nobody asks whether it is there"],
+        ),
+        ('getattr(self._parallel, "available", False)', ["asks a Protocol", "nobody asks"]),
+        ('self._parallel is not None and hasattr(self._parallel, "available")', ["asks a Protocol"]),
+        ("self._parallel.available", ["the checklist calls parallel optional, and nobody asks"]),
+    ],
+)
+def test_only_whether_an_optional_handle_is_there_may_be_asked(asked: str, said: list[str]):
+    files = edited(tree("port"), HANDLER, "if self._parallel.available:", f"if {asked}:")
+    messages = [
+        one.message for one in report(files, "port", text=TEXT + OPTIONAL).findings if one.code == "MG618"
+    ]
+    assert len(messages) == len(said)
+    assert all(any(words in message for message in messages) for words in said), messages
+
+
 def test_a_cleaned_up_slice_without_its_proof_is_a_finding():
     from migration.check.reading import Ready, read_subject
     from migration.check.run import check

@@ -132,6 +132,17 @@ def test_an_item_for_another_phase_is_not_judged():
             'rule = "stateless"\nnames = ["x"]\n\n',
             "checklist.items[4].names: unknown entry",
         ),
+        *(
+            (
+                'rule = "stateless"\n\n',
+                f'rule = "optional-handle"\noptional = ["{name}"]\n\n',
+                f"checklist.items[4].optional: {said}",
+            )
+            for name, said in (
+                ("paralel", "no handle is called paralel, did you mean parallel?"),
+                ("state", "state is the worker, seen in part: it is always there"),
+            )
+        ),
     ],
 )
 def test_what_is_wrong_with_a_checklist_is_an_error_of_the_recipe(old: str, new: str, said: str):

@@ -30,7 +30,8 @@ class StalePlan(RuntimeError):
 
 
 def apply_allocation(worker: Any, plan: AllocPlan) -> bool:
-    """Whether the pages were there. StalePlan; KVExhausted where another rank took host pages in between."""
+    """Whether the pages were there. StalePlan; KVExhausted where another rank took host pages in between;
+    RuntimeError where the pool gives other GPU pages than its snapshot promised: some things are done by then."""
     _carry_out(worker, plan)
     return plan.granted
 
@@ -64,7 +65,8 @@ def _do(worker: Any, gpu_kv: GpuKv, host_kv: HostKv, operation: Operation) -> No
     match operation:
         case AllocateGpu(uuid, pages):
             given = gpu_kv.allocate_pages(uuid, len(pages))
-            assert tuple(given) == pages, f"sequence {uuid} got pages {given}, planned were {pages}"
+            if tuple(given) != pages:
+                raise RuntimeError(f"the pool gave sequence {uuid} pages {given}, planned were {list(pages)}")
         case ReleaseGpu(uuid):
             gpu_kv.release_pages(uuid)
         case AllocateHost(uuid, n):

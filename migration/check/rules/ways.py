@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Collection
 
 from migration.check.model import Finding, Place, Seen, many
 from migration.check.objects import Objects, as_way
-from migration.check.order import Event, follow
+from migration.check.order import Event, Events, Found, follow
 from migration.check.rules.base import Rule
 from migration.check.rules.calls import called
 from migration.check.subject import Subject
@@ -84,32 +85,19 @@ def _settled(
 def call_order(subject: Subject, item: Item) -> Seen:
     """The one call has been made before the other on every way."""
     first, then = item.text("first"), item.text("then")
-    found: list[Finding] = []
-    evidence: list[Place] = []
-    looked = 0
-    for symbol, function in subject.functions():
-        names = {called(node) for node in ast.walk(function)}
-        if then not in names or (item.data.get("where_both", False) and first not in names):
-            continue
 
-        def events(node: ast.AST) -> Event | None:
-            name = called(node)
-            if name == then:
-                return Event(needs=first)
-            return Event(does=first) if name == first else None
+    def events(node: ast.AST) -> Event | None:
+        name = called(node)
+        if name == then:
+            return Event(needs=first)
+        return Event(does=first) if name == first else None
 
-        seen = follow(function, events)
-        calls = [node for node in seen.events if called(node) == then]
-        looked += len(calls)
-        for node in calls:
-            if node in seen.early:
-                message = f"{then}() may run although {first}() has not"
-                found.append(Finding("MG623", message, subject.at(node), symbol))
-            else:
-                evidence.append(subject.at(node))
-    return Seen(
-        tuple(found), looked, tuple(evidence), f"{many(looked, 'call')} of {then}(), each after {first}()"
+    names = {then, first} if item.data.get("where_both", False) else {then}
+    found, evidence, looked = _judged(
+        subject, names, events, then, lambda seen: seen.early, f"{then}() may run although {first}() has not"
     )
+    findings = tuple(Finding("MG623", *one) for one in found)
+    return Seen(findings, looked, evidence, f"{many(looked, 'call')} of {then}(), each after {first}()")
 
 
 def followed_by(subject: Subject, item: Item) -> Seen:
@@ -122,25 +110,43 @@ def followed_by(subject: Subject, item: Item) -> Seen:
             return Event(settles=True)
         return Event(begins=True) if name == call else None
 
-    found: list[Finding] = []
-    evidence: list[Place] = []
-    looked = 0
-    for symbol, function in subject.functions():
-        seen = follow(function, events)
-        calls = [node for node in seen.events if called(node) == call]
-        looked += len(calls)
-        for node in calls:
-            if node in seen.unsettled:
-                message = f"{by}() is not called after {call}() on every way"
-                found.append(Finding("MG625", message, subject.at(node), symbol))
-            else:
-                evidence.append(subject.at(node))
-    return Seen(
-        tuple(found),
-        looked,
-        tuple(evidence),
-        f"{many(looked, 'call')} of {call}(), each with {by}() behind it",
+    found, evidence, looked = _judged(
+        subject,
+        {call},
+        events,
+        call,
+        lambda seen: seen.unsettled,
+        f"{by}() is not called after {call}() on every way",
     )
+    findings = tuple(Finding("MG625", *one) for one in found)
+    return Seen(findings, looked, evidence, f"{many(looked, 'call')} of {call}(), each with {by}() behind it")
+
+
+def _judged(
+    subject: Subject,
+    names: set[str],
+    events: Events,
+    call: str,
+    wrong: Callable[[Found], Collection[ast.AST]],
+    message: str,
+) -> tuple[list[tuple[str, Place, str]], tuple[Place, ...], int]:
+    """The calls of `call`, in functions that call all of `names`: (message, place, symbol) of those that are
+    `wrong`, the places of the others, and how many there are."""
+    found: list[tuple[str, Place, str]] = []
+    evidence: list[Place] = []
+    for symbol, function in subject.functions():
+        if not names.issubset(called(node) for node in ast.walk(function)):
+            continue
+        seen = follow(function, events)
+        for node in seen.events:
+            if called(node) != call:
+                continue
+            place = subject.at(node)
+            if node in wrong(seen):
+                found.append((message, place, symbol))
+            else:
+                evidence.append(place)
+    return found, tuple(evidence), len(found) + len(evidence)
 
 
 RULES = (

@@ -231,6 +231,19 @@ def test_a_plan_is_carried_out_once() -> None:
         assert state(worker) == after
 
 
+def test_pages_that_are_not_the_planned_ones_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with twins("tiny", 4, 8, 1) as (worker, _, batch):
+        manager = KVCacheManager(gpu_kv=GpuKv(lambda: worker), host_kv=HostKv(lambda: worker))
+        entries = [worker._get_sequence_by_local(i) for i in batch]
+        request = AllocRequest(
+            snapshot(worker, entries), Allocation.EXTENSION, uuids=tuple(s.uuid for s in entries)
+        )
+        plan = manager.plan_allocation(request)
+        monkeypatch.setattr(GpuKv, "allocate_pages", lambda self, uuid, n: [-1] * n)
+        with pytest.raises(RuntimeError, match=r"the pool gave sequence .* pages \[-1.*planned were \["):
+            apply_allocation(worker, plan)
+
+
 def test_a_plan_for_a_sequence_that_has_moved_on_is_refused_before_anything_is_done() -> None:
     with twins("tiny", 4, 8, 1) as (worker, _, batch):
         manager = KVCacheManager(gpu_kv=GpuKv(lambda: worker), host_kv=HostKv(lambda: worker))

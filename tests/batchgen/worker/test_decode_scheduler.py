@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -17,10 +18,13 @@ from migration.move.cut import CutPlan, plan_cut
 from migration.phases.port import PortPlan, plan_port
 from migration.proofs.record import loads
 from migration.proofs.verify import Verified, verify
+from migration.recipe_checklist import PHASES
 from migration.slices import load_recipe
+from pipeline.config import load_config
 from pipeline.copies import tree_before
+from pipeline.stages import Stage, after, stages
 
-from .slice_trees import ROOT, assert_whole, copied, copied_before, landed, migrate
+from .slice_trees import ROOT, assert_whole, copied, copied_before
 from .test_decode_slices import RECIPES, run
 from .test_multirank import write_requests
 
@@ -31,21 +35,39 @@ WORKER_LINES = 3206
 
 
 @pytest.fixture(scope="module")
-def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def stack() -> list[Stage]:
+    """Every phase of the slices that decoding needs, then each of its own; a part of its port is a stage."""
+    slices = {one.recipe.name: one for one in load_config(ROOT).slices}
+    tree, done = tree_before(ROOT), list[Stage]()
+    for name in (*RECIPES, RECIPE.name):
+        done += stages(slices[name], PHASES, after(tree, done))
+    return done
+
+
+@pytest.fixture(scope="module")
+def trees(stack: list[Stage], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The repository after each phase of the slice."""
-    base = copied_before(tmp_path_factory.mktemp("base"))
-    for recipe in RECIPES.values():
-        landed(recipe, base)
-    made = {"base": base}
+    made = {"base": copied_before(tmp_path_factory.mktemp("base"))}
+    for stage in stack:
+        if stage.recipe.name != RECIPE.name:
+            write(made["base"], stage)
     for phase, before in (("port", "base"), ("gate", "port"), ("cleanup", "gate")):
-        tree = copied(made[before], tmp_path_factory.mktemp(phase))
-        while True:
-            migrate(phase, RECIPE.name, tree)
-            assert_whole(RECIPE, tree)
-            if phase != "port" or not isinstance(plan_port(RECIPE, DiskTree(tree)), PortPlan):
-                break
-        made[phase] = tree
+        made[phase] = copied(made[before], tmp_path_factory.mktemp(phase))
+        for stage in of_slice(stack, phase):
+            write(made[phase], stage)
+        assert_whole(RECIPE, made[phase])
     return made
+
+
+def of_slice(stack: list[Stage], phase: str) -> list[Stage]:
+    return [stage for stage in stack if (stage.recipe.name, stage.phase) == (RECIPE.name, phase)]
+
+
+def write(tree: Path, stage: Stage) -> None:
+    for change in stage.changes:
+        assert change.after is not None
+        (tree / change.path).parent.mkdir(exist_ok=True)
+        (tree / change.path).write_bytes(change.after)
 
 
 def test_the_loop_moves_behind_what_the_seed_names() -> None:
@@ -56,13 +78,16 @@ def test_the_loop_moves_behind_what_the_seed_names() -> None:
 
 
 @pytest.mark.slow
-def test_the_port_goes_in_parts_of_which_each_is_whole(tmp_path: Path, trees: dict[str, Path]) -> None:
-    tree, parts = copied(trees["base"], tmp_path / "tree"), []
-    while isinstance(plan := plan_port(RECIPE, DiskTree(tree)), PortPlan):
-        assert plan.added <= RECIPE.budget
-        migrate("port", RECIPE.name, tree)
+def test_the_port_goes_in_parts_of_which_each_is_whole(
+    tmp_path: Path, stack: list[Stage], trees: dict[str, Path]
+) -> None:
+    tree, parts = copied(trees["base"], tmp_path / "tree"), of_slice(stack, "port")
+    lines = 0
+    for part in parts:
+        write(tree, part)
         assert_whole(RECIPE, tree)
-        parts.append(plan.part)
+        before, lines = lines, len((tree / RECIPE.target_file).read_text().splitlines())
+        assert 0 < lines - before <= RECIPE.budget
         alone = "import batchgen.worker.decode, sys; print('batchgen.batchgen_worker' in sys.modules)"
         environment = {**os.environ, "PYTHONPATH": str(tree)}
         said = subprocess.run(
@@ -74,8 +99,11 @@ def test_the_port_goes_in_parts_of_which_each_is_whole(tmp_path: Path, trees: di
             check=True,
         )
         assert said.stdout == "False\n"
-    assert parts == ["a", "b", "c", "d"]
-    assert (tree / RECIPE.target_file).read_bytes() == (trees["gate"] / RECIPE.target_file).read_bytes()
+    assert [part.label for part in parts] == ["9.1a", "9.1b", "9.1c", "9.1d"]
+    at_once = plan_port(dataclasses.replace(RECIPE, budget=0), DiskTree(trees["base"]))
+    assert isinstance(at_once, PortPlan)
+    handler = next(change.after for change in at_once.changes if change.path == RECIPE.target_file)
+    assert (tree / RECIPE.target_file).read_bytes() == handler
 
 
 @pytest.mark.slow

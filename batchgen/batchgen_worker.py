@@ -281,6 +281,7 @@ _DECODE_GATE = Gate(
 		"_append_decode_kv_to_host_async": Isolated(),
 		"_launch_async_load_new_sequences": Isolated(),
 	},
+	callbacks=('_on_result', '_on_progress',),
 	shared=('batchgen.attention.wrapper.AttnWrapperBase',),
 )
 

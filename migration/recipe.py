@@ -140,6 +140,8 @@ class Recipe:
     effects: tuple[tuple[str, str], ...] = ()
     #: Attributes whose objects the gate calls once and answers from the record.
     taped: tuple[str, ...] = ()
+    #: Attributes that hold callables of the caller: called once and answered from the record.
+    callbacks: tuple[str, ...] = ()
     #: Classes, as `package.module.Name`, whose attributes moved code sets: put back for the handler, and compared.
     shared: tuple[str, ...] = ()
     #: (part, methods): parts of the gate that have flags of their own.
@@ -264,6 +266,7 @@ def parse_recipe(text: str, where: str) -> Recipe:
         gate_prefix=data.get("gate", {}).get("prefix", ""),
         effects=tuple(data.get("gate", {}).get("effects", {}).items()),
         taped=tuple(data.get("gate", {}).get("taped", ())),
+        callbacks=tuple(data.get("gate", {}).get("callbacks", ())),
         shared=tuple(data.get("gate", {}).get("shared", ())),
         parts=tuple((part, tuple(names)) for part, names in data.get("gate", {}).get("parts", {}).items()),
         route=data.get("gate", {}).get("route", ""),

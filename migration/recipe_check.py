@@ -78,6 +78,7 @@ TABLES: Final[dict[str, dict[str, type]]] = {
         "prefix?": str,
         "effects?": dict,
         "taped?": list,
+        "callbacks?": list,
         "shared?": list,
         "parts?": dict,
         "route?": str,
@@ -194,6 +195,8 @@ class _Checker:
                 self.add(
                     f"gate.effects.{method}", "must be 'pure', 'isolated', 'planned' or 'skip: <reason>'"
                 )
+        for name in data.get("gate", {}).get("callbacks", ()):
+            self._identifier("gate.callbacks", name)
         self._parts(data.get("gate", {}).get("parts", {}))
         if bool(data["source"].get("section")) == bool(data["source"].get("methods")):
             self.add("source", "either `section` (a banner) or `methods` (names) must be given")

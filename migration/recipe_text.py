@@ -51,6 +51,7 @@ def recipe_text(recipe: Recipe, comments: Comments | None = None) -> str:
     gate = [_entry("prefix", recipe.gate_prefix)] if recipe.gate_prefix else []
     gate += [_entry("route", recipe.route)] if recipe.route else []
     gate += [_list("taped", recipe.taped)] if recipe.taped else []
+    gate += [_list("callbacks", recipe.callbacks)] if recipe.callbacks else []
     gate += [_list("shared", recipe.shared)] if recipe.shared else []
     parts = [
         [*(_comment(line) for line in said.head), f"schema = {SCHEMA}", _entry("name", recipe.name)],

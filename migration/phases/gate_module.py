@@ -29,10 +29,9 @@ def gate_object(recipe: Recipe, effects: Effects, parts: Parts, unit: str, eol: 
     ]
     lines += [f'{unit}{unit}"{name}": {kind}({text}),' for name, (kind, text) in effects.items()]
     lines.append(f"{unit}}},")
-    if recipe.taped:
-        lines.append(f"{unit}taped=({', '.join(map(repr, recipe.taped))},),")
-    if recipe.shared:
-        lines.append(f"{unit}shared=({', '.join(map(repr, recipe.shared))},),")
+    for name, values in (("taped", recipe.taped), ("callbacks", recipe.callbacks), ("shared", recipe.shared)):
+        if values:
+            lines.append(f"{unit}{name}=({', '.join(map(repr, values))},),")
     if parts:
         lines.append(f"{unit}parts={{")
         for part, names in parts.items():

@@ -9,7 +9,7 @@ import inspect
 from types import CoroutineType, FunctionType, MemberDescriptorType, MethodType
 from typing import Any
 
-from shadow.experiment import intercept
+from shadow.experiment import arrays, intercept
 from shadow.experiment.brief import brief
 from shadow.experiment.copies import Bound, Ref, Thaw
 from shadow.experiment.differ import Differ, Difference, Nature
@@ -53,11 +53,14 @@ class Answers:
 
     def real(self, value: Any) -> Any:
         """What a stand-in stands for, and this candidate's own copy for one in the snapshot."""
-        value = self._thaw.copy_of(value)
+        return self.shown(self._thaw.copy_of(value))
+
+    def shown(self, value: Any) -> Any:
+        """What a stand-in stands for, in the candidate's world or in the snapshot."""
         kind = type(value)
         if kind in (list, dict, tuple, set):
             return value
-        return real_of(value) if issubclass(kind, Remote) else unwrapped(value)
+        return unwrapped(real_of(value) if issubclass(kind, Remote) else value)
 
     def stop(self, reason: str) -> Any:
         self.stopped = self.stopped or reason
@@ -156,6 +159,8 @@ class Answers:
 
     def call(self, real: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of a method, or a read of a property, of a remote."""
+        if name == "__call__" and id(real) in self.stage.callbacks:
+            return self._answer(real, self.stage.callbacks[id(real)], None, args, kwargs)
         cls = type(real)
         found = on_class(cls, name)
         if found is None or not intercept.is_taped(cls, name):
@@ -164,13 +169,18 @@ class Answers:
         label = intercept.label_of(owner, name)
         if is_a(member, staticmethod):
             return self._replay(label, None, args, kwargs)
+        return self._answer(member, label, real, args, kwargs)
+
+    def _answer(
+        self, member: Any, label: str, receiver: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if inspect.iscoroutinefunction(member):
 
             async def answer() -> Any:
-                return self._replay(label, real, args, kwargs)
+                return self._replay(label, receiver, args, kwargs)
 
             return answer()
-        return self._replay(label, real, args, kwargs)
+        return self._replay(label, receiver, args, kwargs)
 
     def _tape_from_now_on(self, real: Any, name: str) -> None:
         what = f"{type(real).__qualname__}.{name}"
@@ -227,6 +237,7 @@ class Answers:
             Transplant(self._thaw, self.stage.snapshot, op.originals).apply((args, kwargs), op.after)
         for change, copy in zip(op.changes, copies, strict=True):
             Transplant(self._thaw, self.stage.snapshot, change.originals).apply(copy, change.after)
+        self._refill(op, where)
         if isinstance(op.outcome, Raised):
             raise exception_copy(op.outcome.error)
         if op.alias is not None:
@@ -236,6 +247,18 @@ class Answers:
         answer = self.thaw(op.outcome.value)
         self.given.append((op, answer))
         return answer
+
+    def _refill(self, op: Op, where: str) -> None:
+        """Gives the buffers in an answer the numbers that the control found in them."""
+        for refill in op.refills:
+            copy = self.thaw(self.stage.snapshot.copy(refill.live))
+            if arrays.same(copy, refill.after):
+                continue
+            differ = Differ(self.real)
+            if not differ.compare(refill.before, copy, f"what was handed out before {where} {op.label}"):
+                self.parted += differ.taken()
+                self.stop("parted from the control's calls")
+            arrays.overwrite(copy, refill.after)
 
     def _compare_bindings(self, differ: Differ, where: str) -> None:
         """Attributes of collaborators that either side has set since the last call: the next one may read them."""
@@ -261,7 +284,7 @@ class Answers:
 def unwrapped(value: Any) -> Any:
     """The live object that a `Ref` stands for; bound methods by name."""
     if type(value) is Ref:
-        return value.real
+        value = value.real
     if type(value) in (MethodType, RemoteCall):
         return ("bound method", value.__name__)
     return ("bound method", value.name) if type(value) is Bound else value

@@ -16,6 +16,18 @@ def is_ndarray(value: Any) -> bool:
     return numpy is not None and issubclass(type(value), numpy.ndarray)
 
 
+def memory_of(value: Any) -> tuple[str, int] | None:
+    """The same for all views of one memory; None of a tensor that has none."""
+    if is_tensor(value):
+        torch = sys.modules["torch"]
+        if value.layout is not torch.strided or not value.numel():
+            return None
+        return str(value.device), value.untyped_storage().data_ptr()
+    while is_ndarray(value.base):
+        value = value.base
+    return "numpy", id(value)
+
+
 def is_scalar(value: Any) -> bool:
     """A numpy scalar or a tensor without dimensions: a number in an array's clothes."""
     numpy = sys.modules.get("numpy")
@@ -72,6 +84,11 @@ def header(value: Any) -> str:
     device = f" on {value.device.type}" if is_tensor(value) else ""
     kind = "tensor" if is_tensor(value) else "array"
     return f"{kind} {str(value.dtype).removeprefix('torch.')}{list(value.shape)}{device}"
+
+
+def same(one: Any, other: Any) -> bool:
+    """Headers and bits."""
+    return header(one) == header(other) and first_unequal(one, other) is None
 
 
 def first_unequal(control: Any, candidate: Any) -> tuple[int, ...] | None:

@@ -36,6 +36,7 @@ class Gate:
         handler: the handler class. `handler.for_worker(worker)` makes one for a worker, or for a view of it.
         effects: for each gated method, by its name in the handler, what running it twice would do.
         taped: worker attributes whose objects are never copied, but called once and answered from the record.
+        callbacks: worker attributes that hold callables of the caller: called once and answered from the record.
         shared: classes, as "package.module.Name", whose attributes the methods set, and which no other thread reads
             while a gated method runs: the handler gets them as they were before, and they are compared.
         parts: names of parts with their methods: `<prefix>_<part>_NATIVE` and `_COMPARE`, where set, decide for them.
@@ -55,13 +56,15 @@ class Gate:
         effects: Mapping[str, Effect],
         *,
         taped: Iterable[str] = (),
+        callbacks: Iterable[str] = (),
         shared: Iterable[str] = (),
         parts: Mapping[str, Iterable[str]] | None = None,
         on_divergence: Callable[[Divergence], None] | None = None,
     ) -> None:
         self.prefix = prefix
         self._handler, self._effects = handler, dict(effects)
-        self._taped, self._shared, self._on_divergence = tuple(taped), tuple(shared), on_divergence
+        self._taped, self._callbacks, self._shared = tuple(taped), tuple(callbacks), tuple(shared)
+        self._on_divergence = on_divergence
         self._declared_skips = frozenset(n for n, effect in self._effects.items() if isinstance(effect, Skip))
         self._part_of: dict[str, str] = {}
         for part, names in (parts or {}).items():
@@ -200,6 +203,7 @@ class Gate:
                     self._handler,
                     self._effects,
                     self._taped,
+                    self._callbacks,
                     self._shared,
                     self._flags,
                     self._ledger,

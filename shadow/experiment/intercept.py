@@ -69,7 +69,9 @@ _taped: dict[tuple[type, str], bool] = {}
 _functions: set[str] = set()
 
 
-def _wrapper(call: Call, original: Callable[..., Any]) -> Callable[..., Any]:
+def wrapper_of(call: Call) -> Callable[..., Any]:
+    """Calls the original, or lets whoever is active see or answer the call."""
+    original = call.original
     wrapped: Callable[..., Any]
     if inspect.iscoroutinefunction(original):
 
@@ -127,13 +129,13 @@ def _install(owner: type, name: str, value: Any, fenced: str | None) -> bool:
         if value.fget is None:
             return False
         call = Call(label, value.fget, receives=True, fenced=fenced, is_property=True)
-        made = property(_wrapper(call, value.fget), value.fset, value.fdel, value.__doc__)
+        made = property(wrapper_of(call), value.fset, value.fdel, value.__doc__)
     elif isinstance(value, staticmethod):
         call = Call(label, value.__func__, receives=False, fenced=fenced)
-        made = staticmethod(_wrapper(call, value.__func__))
+        made = staticmethod(wrapper_of(call))
     elif isinstance(value, FunctionType) or (callable(value) and not isinstance(value, type | classmethod)):
         call = Call(label, value, receives=True, fenced=fenced)
-        made = _wrapper(call, value)
+        made = wrapper_of(call)
     else:
         return False
     try:
@@ -172,7 +174,7 @@ def tape_function(path: str) -> bool:
             return True
         if module is None or not callable(value) or isinstance(value, type):
             return False
-        made = _wrapper(Call(path, value, receives=False, fenced=None), value)
+        made = wrapper_of(Call(path, value, receives=False, fenced=None))
         setattr(module, name, made)
         _functions.add(path)
         _undo.append(functools.partial(_restore, module, name, value, made))

@@ -15,6 +15,7 @@ from typing import Any
 from shadow.experiment import intercept
 from shadow.experiment.audit import FOR_NOW, Auditor, accessors, written_in
 from shadow.experiment.branches import WATCH, Coverage, Unwatched, Watch
+from shadow.experiment.callbacks import Callbacks
 from shadow.experiment.class_state import find_class
 from shadow.experiment.copies import TooLarge
 from shadow.experiment.effects import Effect, Isolated, Planned, Pure, Skip
@@ -49,6 +50,8 @@ class Running:
     spent: float
     elsewhere: float
     watch: Watch | None = None
+    #: Recorded while it runs.
+    callbacks: Callbacks | None = None
     #: Why its branches are not counted.
     unwatched: str | None = None
     _token: Token[Watcher | None] | None = None
@@ -58,12 +61,16 @@ class Running:
         """From here on the control's calls are recorded."""
         if self.recording is not None:
             self._token = ACTIVE.set(self.recording)
+        if self.callbacks is not None:
+            self.callbacks.__enter__()
         if self.watch is not None or WATCH.get() is not None:
             self._watching = WATCH.set(self.watch)
 
     def __exit__(self, *_: object) -> None:
         if self._watching is not None:
             WATCH.reset(self._watching)
+        if self.callbacks is not None:
+            self.callbacks.__exit__()
         if self._token is not None:
             ACTIVE.reset(self._token)
 
@@ -91,6 +98,7 @@ class Laboratory:
         handler: Any,
         effects: Mapping[str, Effect],
         taped: Iterable[str],
+        callbacks: Iterable[str],
         shared: Iterable[str],
         flags: Flags,
         ledger: Ledger,
@@ -99,7 +107,7 @@ class Laboratory:
         self._handler, self._effects, self._taped = handler, effects, tuple(taped)
         self._flags, self._ledger, self._on_divergence = flags, ledger, on_divergence
         self.sampler = Sampler(flags.rate, flags.budget)
-        self._shared = tuple(shared)
+        self._callbacks, self._shared = tuple(callbacks), tuple(shared)
         self._auditor = Auditor(intercept.tape_function, self._shared)
         self._policy = Policy(self._runs_twice, self._fence)
         self._methods: dict[tuple[type | None, str], Method | str] = {}
@@ -135,11 +143,12 @@ class Laboratory:
                 recorders = outer.recorders if isinstance(outer, Recording) else ()
                 if running.trial.recorder is not None:
                     running.recording = Recording((*recorders, running.trial.recorder))
+                    running.callbacks = running.trial.callbacks
                 running.watch = self._watch(running, owner)
         except KeyboardInterrupt:
             raise
         except BaseException as fault:
-            running.trial = running.recording = running.watch = None
+            running.trial = running.recording = running.watch = running.callbacks = None
             self._fault(name, fault)
         finally:
             unwatched.__exit__()
@@ -182,6 +191,7 @@ class Laboratory:
                 args,
                 kwargs,
                 taped=[value for value in taped if value is not None and value is not MISSING],
+                callbacks=Callbacks(worker, self._callbacks),
                 shared=[find_class(path) for path in self._shared],
             )
         except TooLarge as error:

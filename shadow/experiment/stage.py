@@ -38,5 +38,7 @@ class Stage:
     lazy: bool
     #: Attributes of the worker and of its class: their copies, or MISSING where none was made.
     attributes: dict[str, Any] = field(default_factory=dict)
+    #: Identities of callables that belong to the caller: what their calls are named on the tape.
+    callbacks: dict[int, str] = field(default_factory=dict)
     #: Why an attribute could not be copied.
     unavailable: dict[str, str] = field(default_factory=dict)

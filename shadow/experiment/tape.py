@@ -15,6 +15,7 @@ from shadow.experiment.differ import Differ
 from shadow.experiment.intercept import Call
 from shadow.experiment.live_data import Change, LiveData
 from shadow.experiment.outcome import Outcome, Raised, Returned
+from shadow.experiment.refills import Refill, Refills
 from shadow.experiment.snapshot import Policy, Snapshot
 from shadow.experiment.storage import MISSING, stored
 
@@ -34,6 +35,8 @@ class Op:
     originals: dict[int, Any] = field(default_factory=dict)
     #: What it changed of containers that earlier properties handed out.
     changes: list[Change] = field(default_factory=list)
+    #: Buffers in its answer that earlier answers held with other numbers.
+    refills: list[Refill] = field(default_factory=list)
     is_property: bool = False
     #: Which argument the result is, or None.
     alias: int | None = None
@@ -68,6 +71,7 @@ class Recorder:
         self.snapshot = snapshot
         self._policy, self._keep, self._met = policy, keep, met
         self._handed = LiveData(self._fresh)
+        self.refills = Refills()
         #: (object, attribute) that the control bound itself, between calls.
         self.written: dict[tuple[int, str], Any] = {}
         self._watched: dict[int, Any] = {}
@@ -164,6 +168,7 @@ class Recorder:
             op.alias = next((i for i, arg in enumerate(args) if arg is op.result and arg is not None), None)
             known = len(self.snapshot.pairs())
             op.outcome = Returned(self.snapshot.take(op.result))
+            op.refills = [one for one in self.refills.look(op.result) if not self.snapshot.is_ref(one.live)]
             for _, copied in self.snapshot.pairs()[known:]:
                 if type(copied) is Ref:
                     self._met(copied.real)

@@ -16,6 +16,7 @@ from typing import Any
 from shadow.experiment import intercept
 from shadow.experiment.answers import spelled, unwrapped
 from shadow.experiment.audit import Auditor, accessors
+from shadow.experiment.callbacks import Callbacks
 from shadow.experiment.candidate import Finding, compare_outcomes, handed_out, run
 from shadow.experiment.class_state import ClassState
 from shadow.experiment.copies import Ref, TooLarge
@@ -81,6 +82,7 @@ class Trial:
     Args:
         owner: the worker, None for a static method.
         taped: live objects that are not to be copied.
+        callbacks: to be entered, too, while the control runs.
         shared: classes whose attributes the method may set.
 
     Raises:
@@ -96,16 +98,19 @@ class Trial:
         kwargs: dict[str, Any],
         *,
         taped: list[Any],
+        callbacks: Callbacks,
         shared: Iterable[type] = (),
     ) -> None:
         self._method, self._owner = method, owner
         self._args, self._kwargs = args, kwargs
-        keep = [value for value in (owner, *taped) if value is not None]
+        keep = [value for value in (owner, *taped, *callbacks.held.values()) if value is not None]
         snapshot = Snapshot(policy, keep)
         # Pure methods are looked at now and then as if they were not.
         lazy = not method.isolated and method.proved and method.compared & (method.compared - 1) != 0
         self.recorder = Recorder(policy, keep, snapshot, self._watch, lazy=lazy)
         self._stage = Stage(owner, snapshot, self.recorder, method.auditor, method.lessons, lazy)
+        self._stage.callbacks |= callbacks.labels
+        self.callbacks = callbacks
         self._copies = snapshot.take((args, kwargs))
         if owner is not None:
             self._copy_state()
@@ -123,6 +128,7 @@ class Trial:
         effect, stage = self._method.effect, self._stage
         named = effect.attributes if isinstance(effect, Isolated) else None
         wanted = (self._method.auditor.names if named is None else set(named)) | stage.lessons.attributes
+        wanted |= self.callbacks.held.keys()
         for name, value in self._live().items():
             stage.attributes[name] = MISSING
             if not stage.lazy and name in wanted:

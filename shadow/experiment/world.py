@@ -36,8 +36,8 @@ class World(Answers):
         #: What the candidate gets in the place of the worker; None for a static method.
         self.view: Any = None if stage.worker is None else view_of(type(stage.worker), self)
 
-    def real(self, value: Any) -> Any:
-        return self._worker if value is self.view else super().real(value)
+    def shown(self, value: Any) -> Any:
+        return self._worker if value is self.view else super().shown(value)
 
     def _stand_in(self, real: Any) -> Any:
         return self.view if real is self._worker else super()._stand_in(real)
@@ -121,9 +121,12 @@ class World(Answers):
             if type(copied) is not Ref and self._changed(copied, thawed):
                 differ.compare(live_value, thawed, where)
         for index, (op, answer) in enumerate(self.given):
-            # Floating-point tensors are parts of a pool, which others write to: only what the candidate wrote counts.
+            # Floating-point tensors are parts of a pool, which others write to, and so is memory that
+            # a later call handed out as another view: only what the candidate wrote counts.
             wrote = isinstance(op.outcome, Returned) and self._changed(op.outcome.value, answer)
-            differ.compare(op.result, answer, f"result of call {index + 1} {op.label}", floats=wrote)
+            apart = frozenset() if wrote else self.stage.recorder.refills.superseded
+            path = f"result of call {index + 1} {op.label}"
+            differ.compare(op.result, answer, path, floats=wrote, apart=apart)
 
     def _left(self) -> dict[str, Any]:
         """The worker's attributes as the candidate left them; copies where it did not ask for them."""
@@ -132,4 +135,4 @@ class World(Answers):
         return {name: value for name, value in self.pending.items() if value is not MISSING} | own
 
     def _changed(self, copied: Any, thawed: Any) -> bool:
-        return not Differ(super().real).compare(copied, thawed, "")
+        return not Differ(self.shown).compare(copied, thawed, "")

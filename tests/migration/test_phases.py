@@ -239,6 +239,12 @@ def test_classes_whose_attributes_the_methods_set_are_named_to_the_gate():
     assert b"shared=('app.state.Board',)," in outcome.changes[0].after  # type: ignore[operator]
 
 
+def test_callables_of_the_caller_are_named_to_the_gate():
+    outcome = plan_gate(dataclasses.replace(RECIPE, callbacks=("_on_end",)), ported(tree_of(WORKER)))
+    assert isinstance(outcome, GatePlan)
+    assert b"callbacks=('_on_end',)," in outcome.changes[0].after  # type: ignore[operator]
+
+
 def test_parts_of_a_gate_stand_in_it_by_their_names_in_the_handler(tmp_path: Path):
     recipe, root = gated("parts", tmp_path)
     assert (root / "app/worker.py").read_bytes() == (GOLDEN / "parts/gated/app/worker.py").read_bytes()

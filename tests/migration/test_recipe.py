@@ -77,6 +77,12 @@ def test_the_shipped_slices_are_valid():
         ("WorkerView", "PoolState", ["protocol PoolState is used twice"]),
         ("WorkerView", "CacheManager", ["target.class: also the name of a protocol"]),
         ('["pool"]', "[1]", ["attributes: must be a list of strings"]),
+        ("[target]", "[gate]\ncallbacks = 'on_result'\n[target]", ["gate.callbacks: must be list"]),
+        (
+            "[target]",
+            "[gate]\ncallbacks = ['self.on']\n[target]",
+            ["gate.callbacks: 'self.on' is not a Python"],
+        ),
         ("[target]", "[gate.parts]\nstats = ['a']\n[target]", ["gate.parts.stats: must be capitals"]),
         ("[target]", "[gate.parts]\nSTATS = 'a'\n[target]", ["gate.parts.STATS: must be a list of methods"]),
         ("[target]", "[gate.parts]\nSTATS = []\n[target]", ["gate.parts.STATS: must be a list of methods"]),

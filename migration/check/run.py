@@ -47,8 +47,11 @@ def _ask(subject: Subject, rule: Rule, item: Item) -> Check:
     seen = rule.look(subject, item)
     status: Status = "failed" if seen.findings else "passed"
     if not seen.looked and not seen.findings:
-        if item is _PLAIN or rule.always:
-            return Check(rule.code, rule.name, title, "absent", 0, seen.note, line=item.line)
+        note = seen.note
+        if subject.to_come:
+            note += f"; {len(subject.to_come)} methods are to come with the next parts of the port"
+        if item is _PLAIN or rule.always or subject.to_come:
+            return Check(rule.code, rule.name, title, "absent", 0, note, line=item.line)
         seen = dataclasses.replace(seen, findings=(_nothing(subject, rule, item, seen),))
         status = "unseen"
     return Check(

@@ -18,6 +18,8 @@ from migration.code.module_names import ModuleNames, module_names
 from migration.code.source import Source, read_source
 from migration.code.structure import ClassOutline, FunctionNode, Method, classes, outline
 from migration.code.tree import Tree
+from migration.move.cut import select
+from migration.move.moving import moved_name
 from migration.move.others import LEGACY, switches
 from migration.phases.gate_text import gated
 from migration.phases.state import ungated
@@ -80,6 +82,15 @@ class Subject:
     def methods(self) -> tuple[Method, ...]:
         """The handler's methods, without its wiring."""
         return tuple(m for m in self.handler_shape.methods if m.name not in self.wiring)
+
+    @cached_property
+    def to_come(self) -> tuple[str, ...]:
+        """Methods of the slice that a later part of its port brings; none once the port is whole."""
+        if self.phase != "port":
+            return ()
+        there = {method.name for method in self.handler_shape.methods}
+        wanted = (moved_name(method, self.shape.name) for method in select(self.shape, self.recipe))
+        return tuple(name for name in wanted if name not in there)
 
     @cached_property
     def written(self) -> tuple[Part, ...]:

@@ -84,3 +84,32 @@ def test_what_a_request_brings_is_no_snapshot_in_a_method_that_runs_on_the_worke
     done = migrate("check", str(recipe), "--repo", str(phases["port"]), "--json", cwd=tmp_path)
     found = [f for f in json.loads(done.stdout)["findings"] if f["code"] == "MG612"]
     assert any("from instance state" in finding["message"] for finding in found)
+
+
+def test_what_a_later_part_of_the_port_brings_is_not_missed_before_and_is_missed_after(
+    """The watermark is computed in one of the last methods: the first part has nothing to look at, the whole must."""
+) -> None:
+    """The watermark is computed in one of the last methods: the first part has nothing to look at, the whole port must."""
+    tree = copy_before(ROOT, tmp_path / "tree")
+    recipe = tmp_path / "kv.toml"
+    text = (ROOT / "migration/slices/kv.toml").read_text()
+    recipe.write_text(text.replace("budget = 500", "budget = 230"))
+
+    def watermark() -> dict[str, str]:
+        done = migrate("port", str(recipe), "--repo", str(tree), cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        done = migrate("check", str(recipe), "--repo", str(tree), "--json", cwd=tmp_path)
+        (line,) = (line for line in json.loads(done.stdout)["checks"] if line["code"] == "MG612")
+        return line
+
+    first = watermark()
+    assert first["status"] == "absent" and "to come with the next parts" in first["note"]
+    for _ in range(8):
+        last = watermark()
+        if "to come" not in last["note"]:
+            break
+    assert last["status"] == "passed"
+    handler = tree / HANDLER
+    handler.write_text(handler.read_text().replace("host_kv_eviction_watermark", "renamed"))
+    done = migrate("check", str(recipe), "--repo", str(tree), "--json", cwd=tmp_path)
+    assert {"MG601"} <= {finding["code"] for finding in json.loads(done.stdout)["findings"]}

@@ -86,10 +86,8 @@ def test_what_a_request_brings_is_no_snapshot_in_a_method_that_runs_on_the_worke
     assert any("from instance state" in finding["message"] for finding in found)
 
 
-def test_what_a_later_part_of_the_port_brings_is_not_missed_before_and_is_missed_after(
-    """The watermark is computed in one of the last methods: the first part has nothing to look at, the whole must."""
-) -> None:
-    """The watermark is computed in one of the last methods: the first part has nothing to look at, the whole port must."""
+def test_what_a_later_part_of_the_port_brings_is_missed_only_once_the_port_is_whole(tmp_path: Path) -> None:
+    """The watermark is computed in one of the last methods."""
     tree = copy_before(ROOT, tmp_path / "tree")
     recipe = tmp_path / "kv.toml"
     text = (ROOT / "migration/slices/kv.toml").read_text()

@@ -58,9 +58,10 @@ def staying(section: str, moved: set[str]) -> Iterator[tuple[Path, ast.FunctionD
     """(file, method) for what no slice takes out of a section."""
     methods = {method.name: method for method in live_methods(WORKER.read_text(encoding="utf-8"))}
     shape = outline(Source(str(WORKER), WORKER.read_bytes()), "BatchGenWorker")
-    for method in shape.methods:
-        if method.section == section and method.name not in moved and not method.name.startswith(LEGACY):
-            yield WORKER, methods[method.name]
+    for part in shape.sections:
+        for method in part.methods if part.title == section else ():
+            if method.name not in moved and not method.name.startswith(LEGACY):
+                yield WORKER, methods[method.name]
 
 
 def main() -> int:

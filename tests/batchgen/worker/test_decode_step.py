@@ -15,7 +15,8 @@ import torch
 from batchgen.cuda_graph import BatchState, Glm5CudaGraphAdapter, StaticGraphManager
 from batchgen.parallel import DataParallelManager
 from batchgen.sequence import SequenceEntry
-from batchgen.worker import decode_protocols
+from batchgen.worker import decode, decode_protocols
+from batchgen.worker.decode import DecodeScheduler
 from batchgen.worker.decode_types import (
     GRAPHS_DISABLED,
     DecodeBatch,
@@ -24,10 +25,11 @@ from batchgen.worker.decode_types import (
     DecodeStepResult,
     GraphDecision,
 )
+from migration.slices import load_recipe
 
 from .conftest import MakeWorker, random_requests
-from .decode_port import HANDLER, RECIPE, DecodeScheduler
 
+RECIPE = load_recipe("decode")
 REPLAY = GraphDecision(True, 2, "ok")
 
 
@@ -212,7 +214,7 @@ def test_a_worker_refuses_a_step_whose_adapter_has_changed_its_mind(
 def test_the_handler_is_the_seeds_and_comes_from_the_codemod() -> None:
     (handler,) = (
         node
-        for node in ast.parse(HANDLER).body
+        for node in ast.parse(inspect.getsource(decode)).body
         if isinstance(node, ast.ClassDef) and node.name == RECIPE.handler_class
     )
     methods = {node.name: node for node in handler.body if isinstance(node, ast.FunctionDef)}
@@ -234,7 +236,7 @@ def test_step_alone_launches_a_forward() -> None:
     launching = {"forward_decode", "replay"}
     (handler,) = (
         node
-        for node in ast.parse(HANDLER).body
+        for node in ast.parse(inspect.getsource(decode)).body
         if isinstance(node, ast.ClassDef) and node.name == "DecodeScheduler"
     )
     found = {

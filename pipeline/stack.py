@@ -82,18 +82,18 @@ def landing(config: Config, tree: Tree) -> tuple[FileChange, ...]:
 
 def golden(config: Config, tree: Tree) -> tuple[FileChange, ...]:
     """What is to be written so that the golden folders hold what cleanup leaves: the class's file, the handler."""
-    files: dict[str, bytes | None] = {}
-    for one in config.slices:
-        if one.golden:
-            last = label(one.number, PHASES[-1])
-            stack = pull_requests(config, tree, last)
-            base = OverlayTree(tree, {change.path: change.after for change in stack.base})
-            left = after(base, stack.stages)
-            for path in (config.worker, one.recipe.target_file):
-                # Not `.py`: what it mentions is no use of it.
-                files[f"{config.golden}/{last}/{path}.txt"] = left.read(path)
-    if not files:
+    wanted = {label(one.number, PHASES[-1]): one.recipe for one in config.slices if one.golden}
+    if not wanted:
         raise PipelineError(f"{FILE}: no slice has `golden = true`", SHORT)
+    files: dict[str, bytes | None] = {}
+    stack = pull_requests(config, tree, list(wanted)[-1])
+    base = OverlayTree(tree, {change.path: change.after for change in stack.base})
+    for count, stage in enumerate(stack.stages, start=1):
+        if stage.label in wanted:
+            left = after(base, stack.stages[:count])
+            for path in (config.worker, wanted[stage.label].target_file):
+                # Not `.py`: what it mentions is no use of it.
+                files[f"{config.golden}/{stage.label}/{path}.txt"] = left.read(path)
     return _changes(tree, files)
 
 

@@ -13,23 +13,24 @@ import argparse
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import coverage
 
 from migration.code.source import Source
 from migration.code.structure import outline
+from migration.move.others import LEGACY
 from migration.recipe import Recipe
-from migration.slices import load_recipe
+from pipeline.config import load_config
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKER = ROOT / "batchgen" / "batchgen_worker.py"
-SLICES = ("sync", "executor", "rebalance", "kv", "decode")
+CLASS = "BatchGenWorker"
 SECTIONS = ("KV Cache Helper Methods", "RANK-0 BOUNDARY DECISION COMPUTATION")
-LEGACY = "_legacy_"
 
 
-def live_methods(source: str, name: str = "BatchGenWorker") -> list[ast.FunctionDef]:
+def live_methods(source: str, name: str = CLASS) -> list[ast.FunctionDef]:
     """Methods of the class in file order, without those that a later definition shadows."""
     tree = ast.parse(source)
     worker = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name)
@@ -38,17 +39,23 @@ def live_methods(source: str, name: str = "BatchGenWorker") -> list[ast.Function
     return [method for method in methods if last[method.name] is method]
 
 
+@cache
+def methods_in(path: Path, name: str) -> dict[str, ast.FunctionDef]:
+    """The live methods of a class by name; none where the file is not there."""
+    if not path.is_file():
+        return {}
+    return {method.name: method for method in live_methods(path.read_text(encoding="utf-8"), name)}
+
+
 def bodies(recipe: Recipe) -> Iterator[tuple[Path, ast.FunctionDef]]:
     """(file, method) for every method of a slice, where it is at work."""
-    worker = {method.name: method for method in live_methods(WORKER.read_text(encoding="utf-8"))}
-    path = ROOT / recipe.target_file
-    handler = {}
-    if path.is_file():
-        handler = {m.name: m for m in live_methods(path.read_text(encoding="utf-8"), recipe.handler_class)}
+    worker, path = methods_in(WORKER, CLASS), ROOT / recipe.target_file
+    handler = methods_in(path, recipe.handler_class)
+    served = recipe.served[1] in WORKER.read_text(encoding="utf-8")
     for name in recipe.methods:
         if legacy := worker.get(f"{LEGACY}{name}"):
             yield WORKER, legacy
-        elif recipe.served[1] in WORKER.read_text(encoding="utf-8"):
+        elif served:
             yield path, handler[name]
         else:
             yield WORKER, worker[name]
@@ -56,12 +63,11 @@ def bodies(recipe: Recipe) -> Iterator[tuple[Path, ast.FunctionDef]]:
 
 def staying(section: str, moved: set[str]) -> Iterator[tuple[Path, ast.FunctionDef]]:
     """(file, method) for what no slice takes out of a section."""
-    methods = {method.name: method for method in live_methods(WORKER.read_text(encoding="utf-8"))}
-    shape = outline(Source(str(WORKER), WORKER.read_bytes()), "BatchGenWorker")
+    shape = outline(Source(str(WORKER), WORKER.read_bytes()), CLASS)
     for part in shape.sections:
         for method in part.methods if part.title == section else ():
             if method.name not in moved and not method.name.startswith(LEGACY):
-                yield WORKER, methods[method.name]
+                yield WORKER, methods_in(WORKER, CLASS)[method.name]
 
 
 def main() -> int:
@@ -72,16 +78,16 @@ def main() -> int:
     options = parser.parse_args()
     data = coverage.Coverage()
     data.load()
-    known = {path.stem for path in (ROOT / "migration" / "slices").glob("*.toml")}
-    recipes = [load_recipe(name) for name in SLICES if name in known]
+    recipes = [one.recipe for one in load_config(ROOT).slices]
     parts = {f"slice {recipe.name}": list(bodies(recipe)) for recipe in recipes}
     moved = {name for recipe in recipes for name in recipe.methods}
     parts |= {f"what stays of {section}": list(staying(section, moved)) for section in SECTIONS}
+    lines = cache(lambda path: data.analysis2(str(path)))
     failed = False
     for title, methods in parts.items():
         relevant, missed = 0, []
         for path, method in methods:
-            _, statements, _, missing, _ = data.analysis2(str(path))
+            _, statements, _, missing, _ = lines(path)
             inside = range(method.lineno, (method.end_lineno or method.lineno) + 1)
             relevant += sum(line in inside for line in statements)
             missed += [

@@ -25,7 +25,7 @@ from pipeline.copies import tree_before
 from pipeline.stages import Stage, after, stages
 
 from .slice_trees import ROOT, assert_whole, copied, copied_before
-from .test_decode_slices import RECIPES, run
+from .test_decode_slices import RECIPES, answers
 from .test_multirank import write_requests
 
 RECIPE = load_recipe("decode")
@@ -124,29 +124,23 @@ def test_the_worker_is_left_with_what_others_ask_it_for(trees: dict[str, Path]) 
 @pytest.mark.multirank
 @pytest.mark.parametrize(("model", "ranks"), [("tiny", 1), ("tiny", 2), ("tiny-dual", 1), ("tiny-dual", 2)])
 def test_every_route_answers_as_the_monolith_did(
-    model: str, ranks: int, trees: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: str, ranks: int, trees: dict[str, Path], tmp_path: Path
 ) -> None:
     requests = tmp_path / "requests.jsonl"
     write_requests(requests, 16)
     requests.write_text(requests.read_text().replace("tiny-dual", model))
-    expected, counted = run(ROOT, requests, tmp_path / "monolith.jsonl", model, ranks)
-    assert len(expected) == 16 and counted["holds"] > 0 and counted["graph_steps"] > 0
-    for name, tree, variable in (
-        ("off", "gate", ""),
-        ("native", "gate", f"{PREFIX}_NATIVE"),
-        ("compare", "gate", f"{PREFIX}_COMPARE"),
-        ("cleaned", "cleanup", ""),
+    expected, monolith = answers(ROOT, requests, tmp_path / "monolith.jsonl", model, ranks)
+    assert len(expected) == 16 and monolith["holds"] > 0 and monolith["graph_steps"] > 0
+    # 5 % of the sequences are compared here, all of them in the test below.
+    compared = {f"{PREFIX}_COMPARE": "0.05"}
+    for name, tree, flags in (
+        ("off", "gate", {}),
+        ("native", "gate", {f"{PREFIX}_NATIVE": "1"}),
+        ("compare", "gate", compared),
+        ("cleaned", "cleanup", {}),
     ):
-        with monkeypatch.context() as environment:
-            if variable:
-                environment.setenv(variable, "1")
-            # 5 % of the sequences: all of them are compared in the test below.
-            if name == "compare":
-                environment.setenv(variable, "0.05")
-            answered, counters = run(trees[tree], requests, tmp_path / f"{name}.jsonl", model, ranks)
-        assert answered == expected, name
-        whole = {key: count for key, count in counters.items() if not key.endswith("_seconds")}
-        assert whole == {key: count for key, count in counted.items() if not key.endswith("_seconds")}, name
+        output = tmp_path / f"{name}.jsonl"
+        assert answers(trees[tree], requests, output, model, ranks, **flags) == (expected, monolith), name
 
 
 def workload(tree: Path, model: str, report: Path | None = None) -> tuple[Any, list[dict[str, Any]]]:

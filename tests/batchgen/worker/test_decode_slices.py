@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +12,13 @@ from migration.recipe import Recipe
 from migration.slices import load_recipe
 from pipeline.copies import tree_before
 
+from .launched import counted, results, run
 from .slice_trees import ROOT, copied_before, landed
 from .test_multirank import write_requests
 
 RECIPES = {name: load_recipe(name) for name in ("sync", "rebalance", "executor")}
 # Few pages, so that sequences are held, extended and, on two nodes, moved.
-SMALL = ["--device", "cpu", "--page-size", "4", "--row-exact", "--json"]
+SMALL = ["--page-size", "4", "--row-exact"]
 SMALL += ["--gpu-pages", "24", "--host-pages", "60", "--max-batch", "4"]
 
 
@@ -54,29 +51,13 @@ def test_the_worker_only_asks_the_handlers(recipe: Recipe, cleaned: Path) -> Non
         assert not body or f"{recipe.handler_class}.for_worker(self).{method}(" in body
 
 
-def run(tree: Path, requests: Path, output: Path, model: str, ranks: int) -> tuple[dict[str, Any], Any]:
+def answers(
+    tree: Path, requests: Path, output: Path, model: str, ranks: int, **environment: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """(output line by custom_id, the engine's counters) of one `batchgen run` on the code in `tree`."""
-    launcher = [sys.executable, "-m"]
-    if ranks > 1:
-        launcher += ["torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "-m"]
-    done = subprocess.run(
-        [*launcher, "batchgen", "run", str(requests), "-o", str(output), "--model", model, *SMALL],
-        cwd=tree,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(tree),
-            "NUM_GPUS_PER_NODE": "1",
-            "BATCHGEN_DECODE_ASSERT": "1",
-            "OMP_NUM_THREADS": "1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = {json.loads(line)["custom_id"]: json.loads(line) for line in output.read_text().splitlines()}
-    return lines, json.loads(done.stdout.strip().splitlines()[-1])["engine"]
+    environment["BATCHGEN_DECODE_ASSERT"] = "1"
+    summary = run(requests, output, "--model", model, *SMALL, tree=tree, ranks=ranks, **environment)
+    return results(output), counted(summary)
 
 
 @pytest.mark.slow
@@ -88,12 +69,9 @@ def test_what_is_left_answers_as_the_monolith_did(
     requests = tmp_path / "requests.jsonl"
     write_requests(requests, 24)
     requests.write_text(requests.read_text().replace("tiny-dual", model))
-    expected, counted = run(ROOT, requests, tmp_path / "monolith.jsonl", model, ranks)
-    answered, counters = run(cleaned, requests, tmp_path / "slices.jsonl", model, ranks)
+    expected, monolith = answers(ROOT, requests, tmp_path / "monolith.jsonl", model, ranks)
+    answered, counters = answers(cleaned, requests, tmp_path / "slices.jsonl", model, ranks)
     assert answered == expected and len(answered) == 24
-    wall_clock = {name for name in counters if name.endswith("_seconds")}
-    assert {n: counters[n] for n in counters.keys() - wall_clock} == {
-        n: counted[n] for n in counted.keys() - wall_clock
-    }
+    assert counters == monolith
     assert counters["holds"] > 0 and counters["graph_steps"] > 0
     assert ranks == 1 or counters["migrations"] > 0

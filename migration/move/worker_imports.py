@@ -8,8 +8,8 @@ each can be taken out again, byte for byte, at any time.
 from __future__ import annotations
 
 import ast
-import posixpath
 
+from migration.code.module_file import module_file
 from migration.code.source import Source
 from migration.code.structure import top_imports
 from migration.code.tree import Tree
@@ -74,5 +74,5 @@ def _is_handler_import(node: ast.stmt, source: Source, tree: Tree, recipe: Recip
     calls = (gate.value for gate in gate_objects(source).values() if isinstance(gate.value, ast.Call))
     if any(isinstance(part, ast.Name) and part.id == name for call in calls for part in call.args):
         return True
-    data = tree.read(posixpath.join(recipe.import_root, node.module.replace(".", "/") + ".py"))
-    return data is not None and b"def for_worker(cls, worker" in data
+    found = module_file(tree, node.module, recipe.import_root)
+    return found is not None and b"def for_worker(cls, worker" in found[1]

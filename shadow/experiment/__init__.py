@@ -18,6 +18,7 @@ from shadow.experiment.flags import FlagError, Flags, Route
 from shadow.experiment.gate import Gate, verdict
 from shadow.experiment.ledger import Divergence, Kind, MethodCount, Summary, Verdict
 from shadow.experiment.sampling import about
+from shadow.experiment.watching import watching
 
 __all__ = [
     "Closing",
@@ -44,4 +45,5 @@ __all__ = [
     "close_all",
     "configure_all",
     "verdict",
+    "watching",
 ]

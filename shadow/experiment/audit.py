@@ -18,7 +18,7 @@ from typing import Any
 
 from shadow.experiment.arrays import is_tensor
 from shadow.experiment.bytecode import Use, uses_of
-from shadow.experiment.storage import MISSING, class_dict, is_a, mro, on_class
+from shadow.experiment.storage import MISSING, class_dict, is_a, mro, on_class, unhooked
 from shadow.experiment.trusted import MUTATORS, VOLATILE, verdict_on
 
 #: Set on functions that stand in for others and look after themselves (see `intercept`).
@@ -79,8 +79,13 @@ class Auditor:
         return self._caught(look)
 
     def _function(self, function: Any, owner: type | None = None) -> None:
-        while is_a(function, MethodType | staticmethod | classmethod):
-            function = function.__func__
+        while True:
+            if is_a(function, MethodType | staticmethod | classmethod):
+                function = function.__func__
+            elif (behind := unhooked(function)) is not function:
+                function = behind
+            else:
+                break
         if not is_a(function, FunctionType):
             self._c_function(function)
             return

@@ -1,14 +1,20 @@
-"""What an object holds, read and written past every hook of its class: no code of its own is run."""
+"""What an object holds, read and written past every hook of its class: no code of its own is run.
+
+A function that only watches (see `watching`) is looked past as well.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from types import MemberDescriptorType
+from types import FunctionType, MemberDescriptorType
 from typing import Any
 
 #: Stands where there is no value.
 MISSING: Any = type("Missing", (), {})()
+
+#: Set on hooks that only watch: what was there before, or MISSING.
+WATCHES = "__shadow_watches__"
 
 _slots: dict[type, tuple[MemberDescriptorType, ...]] = {}
 _TYPE_DICT = type.__dict__["__dict__"]
@@ -62,9 +68,19 @@ def instance_dict(value: Any) -> dict[str, Any] | None:
     return found if type(found) is dict else None
 
 
+def unhooked(value: Any) -> Any:
+    """What is bound where a hook that only watches is, MISSING where that is nothing; any other value itself."""
+    while type(value) is FunctionType and WATCHES in vars(value):
+        value = vars(value)[WATCHES]
+    return value
+
+
 def stored(value: Any) -> dict[str, Any]:
     """Every attribute that the instance itself holds: its `__dict__` and its slots."""
     found = dict(instance_dict(value) or {})
+    for name in [name for name, item in found.items() if unhooked(item) is not item]:
+        if (item := unhooked(found.pop(name))) is not MISSING:
+            found[name] = item
     for slot in slots_of(type(value)):
         try:
             found[slot.__name__] = slot.__get__(value, type(value))
@@ -77,7 +93,7 @@ def held(value: Any, name: str) -> Any:
     """One attribute that the instance itself holds, or MISSING."""
     own = instance_dict(value)
     if own is not None and name in own:
-        return own[name]
+        return unhooked(own[name])
     for slot in slots_of(type(value)):
         if slot.__name__ == name:
             try:

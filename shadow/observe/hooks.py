@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from shadow.experiment import watching
+
 
 def tree_module(name: str) -> Any | None:
     """The loaded module `batchgen.<name>` of this process's tree; None where the tree has none."""
@@ -18,7 +20,10 @@ def tree_class(module: str, name: str) -> Any | None:
 
 
 class Hooks:
-    """Wrappers around functions of classes, modules and instances; `undo` puts everything back."""
+    """Wrappers around functions of classes, modules and instances; `undo` puts everything back.
+
+    They only watch: a gate that compares meanwhile looks past them.
+    """
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
@@ -26,7 +31,7 @@ class Hooks:
     def wrap(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         """`owner.name` becomes `make(original)`. A class method's wrapper is called without the class."""
         raw = vars(owner).get(name)
-        made: Any = make(getattr(owner, name))
+        made: Any = watching(owner, name, make)
         if isinstance(raw, classmethod | staticmethod):
             made = staticmethod(made)
         setattr(owner, name, made)

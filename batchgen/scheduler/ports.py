@@ -145,6 +145,8 @@ class Levers:
     argmax_after_thinking: bool = True
     force_temp_zero: bool = False
     tool_response_stop: int | None = None
+    #: Record what each token did to its row (`StepTrace.rows`).
+    trace_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,46 @@ class Limits:
     #: Longest sequence, 0: none.
     max_seq_len: int = 0
     preempt_immunity: int = 64
+
+
+@dataclass(frozen=True)
+class Watchdogs:
+    """What ends, or closes the thinking of, a row that goes round in circles; lengths in tokens (docs/step.md).
+
+    A loop is `*_repeats` equal copies of a period at the end of the outputs, looked for every `*_stride` tokens.
+    A row with `repetition_detection` off has only those that are no search for repetitions.
+    """
+
+    enabled: bool = True
+    think_loop_from: int = 48
+    think_loop_stride: int = 8
+    think_loop_periods: tuple[int, int] = (4, 20)
+    think_loop_repeats: int = 3
+    content_loop_from: int = 64
+    content_loop_stride: int = 16
+    content_loop_periods: tuple[int, int] = (3, 60)
+    content_loop_repeats: int = 6
+    #: Three near-copies of 15 to 40 tokens; each may differ in `length // this` tokens, in one at least.
+    fuzzy_tolerance: int = 12
+    #: This many thinking tokens in a row with a top probability of 0.95 and more, after `confident_from`, close it.
+    confident_run: int = 30
+    confident_from: int = 400
+    #: Prose outside tool calls since the last one, for requests that ask for a tool. 0: no bound.
+    inter_tool_prose: int = 1024
+    #: Content of a constrained request.
+    grammar_content: int = 100_000
+    #: A tool call that is not closed; the values of its parameters do not count.
+    tool_body: int = 1024
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What the texts of tokens say: `sentence_end` and `mid_word` are the ids that end a sentence or line, or leave a
+    word open; `texts` has one text an id."""
+
+    sentence_end: frozenset[int]
+    mid_word: frozenset[int]
+    texts: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -171,6 +213,9 @@ class SchedCtx:
     scratch: Scratch = field(default_factory=Scratch)
     levers: Levers = Levers()
     limits: Limits = Limits()
+    watchdogs: Watchdogs = Watchdogs()
+    #: None: every position may be the end of a sentence, none is inside a word.
+    vocabulary: Vocabulary | None = None
     quirks: Quirks = field(default_factory=Quirks.corrected)
     device_lost: bool = False
     shutdown_requested: bool = False

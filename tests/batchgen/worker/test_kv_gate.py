@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -19,10 +20,11 @@ SMALL_POOLS = {"gpu_kv_pages": 60, "host_kv_pages": 120, "max_batch_size": 4}
 
 @pytest.fixture
 def gate() -> Iterator[Gate]:
-    """The worker's own, comparing; as it was afterwards."""
+    """The worker's own, comparing, with the report that the environment asks for; as it was afterwards."""
     made = batchgen_worker._KV_GATE
-    made.configure(Flags(compare=True, branches=True))
+    made.configure(replace(Flags.from_env(made.prefix, None, made.parts), compare=True, branches=True))
     yield made
+    made.close()
     made.reload({})
 
 

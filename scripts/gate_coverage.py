@@ -1,0 +1,122 @@
+"""`make gates`: the gated worker over everything that its methods do, compared by its own gates, and added up.
+
+Both L2 levels back to back and every boundary situation under `shadow compare`; small pools, one step a phase and two
+ranks in processes of their own; and, for slice 5, what no run of one rank comes to. A method of either slice that no
+run has compared, or a branch of slice 5's (whose methods plan) that no compared call has taken, is exit 3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+OUT = ROOT / "out" / "gates"
+PREFIXES = ("BATCHGEN_WORKER_KV", "BATCHGEN_WORKER_DECODE")
+MODELS = ("tiny", "tiny-dual")
+LEVELS = ("--workload", "L2-2048,L2-4096", "--page-size", "4", "--max-batch", "128", "--content-every", "64")
+#: Three quarters of what all rows need at their longest: some go on hold.
+POOLS = {"caps/16,prompts/16": ("370", "540"), "caps/16,prompts/4": ("1480", "2150"), "1": ("8900", "13000")}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scale", choices=POOLS, default="caps/16,prompts/16", help="of the L2 levels")
+    parser.add_argument(
+        "--only", metavar="TEXT", default="", help="runs whose name has this; the sum is of all reports"
+    )
+    asked = parser.parse_args()
+    OUT.mkdir(parents=True, exist_ok=True)
+    failed = []
+    for name, command, environment in _runs(asked.scale):
+        if asked.only not in name:
+            continue
+        for path in OUT.glob(f"{name}.*.jsonl"):
+            path.unlink()
+        started = time.monotonic()
+        print(f"==> {name}", flush=True)
+        with open(OUT / f"{name}.log", "wb") as log:
+            code = subprocess.run(
+                [sys.executable, *command],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                check=False,
+            ).returncode
+        print(
+            f"    ended with {code} after {time.monotonic() - started:.0f} s; out/gates/{name}.log",
+            flush=True,
+        )
+        if code:
+            failed.append(f"{name} ended with {code}")
+    reports = sorted(map(str, OUT.glob("*.*.jsonl")))
+    if not reports:
+        print("no run has written a report: nothing was compared", file=sys.stderr)
+        return 3
+    names = [option for prefix in PREFIXES for option in ("--require", prefix)]
+    pages = [
+        "--json",
+        str(OUT / "gates.json"),
+        "--markdown",
+        str(OUT / "gates.md"),
+        "--html",
+        str(OUT / "gates.html"),
+    ]
+    sums = ["gates", *reports, *names, "--all-branches", PREFIXES[0], *pages]
+    code = subprocess.run([sys.executable, "-m", "shadow.cli", *sums], cwd=ROOT, check=False).returncode
+    print((OUT / "gates.md").read_text(encoding="utf-8"))
+    for line in failed:
+        print(line, file=sys.stderr)
+    return code or (2 if failed else 0)
+
+
+def _runs(scale: str) -> list[tuple[str, list[str], dict[str, str]]]:
+    """(name, arguments of Python, environment) of each run; reports are out/gates/<name>.<gate>.jsonl."""
+    runs = []
+    for model in MODELS:
+        gpu, host = POOLS[scale]
+        sized = ("--gpu-pages", gpu, "--host-pages", host, *(("--scale", scale) if scale != "1" else ()))
+        for what, options in (("levels", (*LEVELS, *sized)), ("boundaries", ("--workload", "boundaries"))):
+            name = f"{what}-{model}"
+            given = [f"--candidate-env={one}={value}" for one, value in _flags(name).items()]
+            command = ["-m", "shadow.cli", "compare", "--model", model, *options, *given, "--timeout", "900"]
+            runs.append((name, [*command, "--json", str(OUT / f"{name}.json")], {}))
+        workload = "tests.batchgen.worker.decode_workload"
+        checked = {"BATCHGEN_DECODE_ASSERT": "1"}
+        runs.append((f"small-{model}", ["-m", workload, model], {**_flags(f"small-{model}"), **checked}))
+        launched = [
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            "2",
+            "-m",
+            workload,
+            model,
+        ]
+        ranks = {"NUM_GPUS_PER_NODE": "1", "OMP_NUM_THREADS": "1"}
+        runs.append((f"ranks-{model}", launched, {**_flags(f"ranks-{model}"), **ranks}))
+    beyond = ["-m", "pytest", "-q", "-m", "", "tests/batchgen/worker/test_kv_gate.py"]
+    runs.append(("beyond-runs", beyond, {"BATCHGEN_WORKER_KV_REPORT": str(OUT / "beyond-runs.kv.jsonl")}))
+    return runs
+
+
+def _flags(name: str) -> dict[str, str]:
+    return {
+        f"{prefix}_{flag}": value
+        for prefix in PREFIXES
+        for flag, value in (
+            ("COMPARE", "1"),
+            ("BRANCHES", "1"),
+            ("REPORT", str(OUT / f"{name}.{prefix.rsplit('_', 1)[1].lower()}.jsonl")),
+        )
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

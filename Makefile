@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 PR_SCALE ?=
 PULL_REQUESTS := pr-5.1 pr-5.2 pr-5.3 pr-9.1 pr-9.2 pr-9.3
 
-.PHONY: $(PULL_REQUESTS) setup demo test lint ci bench wild shadow aa mutants test-slow deletions multirank gpu format clean
+.PHONY: $(PULL_REQUESTS) setup demo test lint ci bench wild shadow aa gates mutants test-slow deletions multirank gpu format clean
 
 setup: $(STAMP)
 
@@ -61,6 +61,10 @@ shadow: setup
 aa: setup
 	@echo "==> 1,000 A/A runs: whatever is found is a false alarm"
 	@PYTHONPATH=. $(BIN)/python scripts/shadow_aa.py $(ARGS)
+
+gates: setup
+	@echo "==> both gates compare over L2, every boundary situation, small pools and two ranks: added up (about a quarter of an hour)"
+	@$(BIN)/python scripts/gate_coverage.py $(ARGS)
 
 mutants: setup
 	@echo "==> known bugs planted one at a time: each must be found where it was declared to be, every control is silent"

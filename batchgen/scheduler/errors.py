@@ -32,6 +32,10 @@ class SpillError(RuntimeError):
     """A sequence could not be written to, or read from, the spill store."""
 
 
+class RanksDisagree(RuntimeError):
+    """Ranks that must decode the same rows in the same order do not."""
+
+
 def is_kv_exhausted(error: BaseException) -> bool:
     """Whether a forward error says, anywhere in the chain of its causes, that KV pages ran out.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import BinaryIO, Protocol
 
 from batchgen.scheduler.quirks import Quirks
 from batchgen.scheduler.sequences import RowEvent, SequenceState
+from batchgen.scheduler.trace import Planned, StepTrace
 
 
 class ReadbackKind(StrEnum):
@@ -44,7 +45,11 @@ class DecodeOutcome:
 
 
 class Device(Protocol):
-    """Model, KV blocks and recurrent states. `block_size` tokens a block."""
+    """Model, KV blocks and recurrent states. `block_size` tokens a block.
+
+    `free_blocks` can be had at once; what only the prefix cache holds is not among them, but is taken as well
+    where a row needs a block. `lost` (the fault latch): the device will not come back.
+    """
 
     block_size: int
     vocab_size: int
@@ -54,6 +59,8 @@ class Device(Protocol):
     def free_blocks(self) -> int: ...
     @property
     def total_blocks(self) -> int: ...
+    @property
+    def lost(self) -> bool: ...
 
     def launch(self, command: Decode, seqs: Sequence[SequenceState], staging: bytearray) -> Ticket:
         """Forward and readback of one token a row. Holds one unclaimed result.
@@ -79,7 +86,8 @@ class Device(Protocol):
         ForwardError, KvExhausted: the sequence is as it was."""
 
     def release(self, seq: SequenceState, *, cache: bool) -> None:
-        """Frees blocks and slots; with `cache` its full blocks are first offered to the prefix cache."""
+        """Frees blocks and slots and empties the table; with `cache` its full blocks are first offered to the
+        prefix cache. EffectError for a sequence that holds nothing any more."""
 
     def reclaim(self, blocks: int) -> int:
         """Takes up to so many blocks back from the prefix cache; how many became free."""
@@ -88,8 +96,8 @@ class Device(Protocol):
         """KV blocks and recurrent state, as bytes. SpillError or OSError; the sequence stays as it is."""
 
     def restore(self, seq: SequenceState, reader: BinaryIO, num_blocks: int) -> None:
-        """Into an empty sequence. SpillError where the bytes are not those of a sequence of that size, ForwardError
-        where no blocks are free."""
+        """Blocks and state into an empty sequence; `tokens` and `seq_len` are put back by the caller. SpillError
+        where the bytes are not those of a sequence of that size, ForwardError where no blocks are free."""
 
 
 class Clock(Protocol):
@@ -118,6 +126,13 @@ class SpillIo(Protocol):
     def remove(self, swap_id: int) -> None: ...
     def record_usage(self, swap_id: int) -> None:
         """Closes the entry: what it takes counts against the budget from now on. SpillError: it is over it."""
+
+
+class Ranks(Protocol):
+    """The ranks that decode the same rows."""
+
+    def agree(self, what: str, value: object) -> None:
+        """Returns where all ranks hold the same `value`; RanksDisagree on every rank where they do not."""
 
 
 class Grammar(Protocol):
@@ -206,8 +221,11 @@ class Io:
 
 @dataclass
 class SchedCtx:
-    """What a step works with. `device_lost` (the fault latch): set when the device will not come back;
-    `shutdown` then asks the engine to end, once or more."""
+    """What a step works with.
+
+    `record` is called with the StepTrace of each step, `planned` with each question that a planner was asked; None:
+    none is made. `shutdown_requested`: the engine is to end, for the device is lost.
+    """
 
     io: Io
     scratch: Scratch = field(default_factory=Scratch)
@@ -217,7 +235,10 @@ class SchedCtx:
     #: None: every position may be the end of a sentence, none is inside a word.
     vocabulary: Vocabulary | None = None
     quirks: Quirks = field(default_factory=Quirks.corrected)
-    device_lost: bool = False
+    ranks: Ranks | None = None
+    record: Callable[[StepTrace], None] | None = None
+    planned: Callable[[Planned], None] | None = None
+    steps: int = 0
     shutdown_requested: bool = False
 
     def request_shutdown(self) -> None:

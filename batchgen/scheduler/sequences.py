@@ -144,9 +144,9 @@ class FinishReason(StrEnum):
 class ActiveSeq:
     """One request with its row. `last_token` is the input of the next step: sampled, its KV not yet written.
 
-    `remaining` counts tokens down from max_tokens. `immune_until` (preempt_immune_until_tokens): as long as it has
-    fewer outputs, others are preempted first. Times are those of the scheduler's clock, in seconds.
-    `grammar` is None but for constrained requests; it is a hook only.
+    The first `prompt_tokens` of its tokens are the prompt. `remaining` counts down from max_tokens. `immune_until`
+    (preempt_immune_until_tokens): as long as it has fewer outputs, others are preempted first. Times are those of
+    the scheduler's clock, in seconds. `grammar` is None but for constrained requests; it is a hook only.
     """
 
     request_id: str
@@ -158,6 +158,7 @@ class ActiveSeq:
     ids: TokenIds = TokenIds()
     eos_tokens: frozenset[int] = frozenset()
     output_tokens: list[int] = field(default_factory=list)
+    prompt_tokens: int = 0
     min_tokens: int = 0
     session_hash: int = 0
     adapter_id: str | None = None

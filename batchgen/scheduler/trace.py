@@ -44,6 +44,15 @@ class RowDelta:
     changed: tuple[tuple[str, str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One question to a pure planner: its name, its frozen inputs, its plan. Any planner can be asked it again."""
+
+    planner: str
+    inputs: tuple[object, ...]
+    plan: object
+
+
 @dataclass(slots=True)
 class StepTrace:
     """One call of `step_decode_only`. `outcome`: "empty", "stepped" or "failed"; `buffer`: "returned" when the lent

@@ -10,10 +10,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["SamplingParams", "TokenLogprob", "select_tokens"]
+__all__ = ["SamplingParams", "TokenLogprob", "draw", "select_tokens", "token_logprob", "uniform"]
 
 
 @dataclass(frozen=True)
@@ -64,32 +65,65 @@ def select_tokens(
     logprobs: list[TokenLogprob | None] = []
     for row, (wanted, position) in enumerate(zip(params, positions, strict=True)):
         if wanted.temperature > 0:
-            tokens[row] = _sample(logits[row], wanted, position)
-        logprobs.append(_logprob(logits[row], int(tokens[row]), wanted) if wanted.logprobs else None)
+            at = uniform(wanted.seed, position)
+            tokens[row] = draw(logits[row], wanted.temperature, at, top_p=wanted.top_p)
+        chosen = int(tokens[row])
+        logprobs.append(token_logprob(logits[row], chosen, wanted.top_logprobs) if wanted.logprobs else None)
     return tokens, logprobs
 
 
-def _sample(row: Tensor, params: SamplingParams, position: int) -> int:
-    scaled = row.to("cpu", torch.float64) / params.temperature
+def draw(
+    row: Tensor,
+    temperature: float,
+    at: float,
+    *,
+    top_p: float = 1.0,
+    top_k: int = 0,
+    min_p: float = 0.0,
+    top_n_sigma: float = 0.0,
+) -> int:
+    """The token at quantile ``at`` in [0, 1) of one row of logits [V], the likeliest first; ``temperature`` > 0.
+
+    Those that may be drawn: at most ``top_k`` (0: all), with a logit within ``top_n_sigma`` standard deviations of
+    the best (0: all), among these the shortest prefix that holds ``top_p`` of their mass, and a probability of at
+    least ``min_p`` times that of the best. The best one always may.
+    """
+    scaled = row.to("cpu", torch.float64) / temperature
     ordered = torch.sort(torch.softmax(scaled, 0), descending=True, stable=True)
     cumulative = ordered.values.cumsum(0)
+    kept = within = int((ordered.values > 0).sum())
+    if top_k > 0:
+        kept = min(kept, top_k)
+    if top_n_sigma > 0:
+        kept = min(kept, _within_sigma(scaled, top_n_sigma))
     # The nucleus: the shortest prefix that holds top_p of the mass; never empty.
-    kept = int((cumulative < params.top_p).sum()) + 1
-    kept = min(kept, int((ordered.values > 0).sum()))
+    share = top_p if kept == within else top_p * float(cumulative[kept - 1])
+    kept = min(kept, int((cumulative < share).sum()) + 1)
+    if min_p > 0:
+        kept = min(kept, max(1, int((ordered.values >= min_p * ordered.values[0]).sum())))
     mass = cumulative[:kept]
-    draw = _uniform(params.seed, position) * float(mass[-1])
-    return int(ordered.indices[min(int((mass <= draw).sum()), kept - 1)])
+    quantile = at * float(mass[-1])
+    return int(ordered.indices[min(int((mass <= quantile).sum()), kept - 1)])
 
 
-def _uniform(seed: int, position: int) -> float:
+def _within_sigma(scaled: Tensor, sigmas: float) -> int:
+    """How many logits lie within so many standard deviations of the best: a bound that no temperature moves."""
+    # By numpy: torch splits a long sum by the number of its threads, and the last bit would depend on it.
+    values = scaled.numpy()
+    finite = values[np.isfinite(values)]
+    return max(1, int((finite >= finite.max() - sigmas * finite.std()).sum()))
+
+
+def uniform(seed: int, position: int) -> float:
     """A number in [0, 1) fixed by seed and position."""
     digest = hashlib.blake2b(f"{seed}:{position}".encode(), digest_size=8).digest()
     return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
 
 
-def _logprob(row: Tensor, token: int, params: SamplingParams) -> TokenLogprob:
+def token_logprob(row: Tensor, token: int, top: int) -> TokenLogprob:
+    """Of the distribution that ``row`` is, unscaled, with the ``top`` most likely tokens that are possible at all."""
     values = torch.log_softmax(row.to("cpu", torch.float64), 0)
-    top = torch.sort(values, descending=True, stable=True)
-    count = min(params.top_logprobs, values.shape[0])
-    pairs = zip(top.indices[:count].tolist(), top.values[:count].tolist(), strict=True)
+    ordered = torch.sort(values, descending=True, stable=True)
+    count = min(top, int((ordered.values > float("-inf")).sum()))
+    pairs = zip(ordered.indices[:count].tolist(), ordered.values[:count].tolist(), strict=True)
     return TokenLogprob(token, float(values[token]), tuple(pairs))

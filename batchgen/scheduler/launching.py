@@ -47,7 +47,7 @@ def _launch(
     trace: StepTrace | None,
 ) -> Ticket | None:
     while True:
-        command = _command(sched, active)
+        command = command_of(sched, active)
         if sched.ranks is not None:
             ids = tuple(row.request_id for row in active)
             sched.ranks.agree("the rows of a launch", (sched.steps, ids, command.tokens, command.readback))
@@ -60,7 +60,7 @@ def _launch(
         except ForwardError as error:
             exhausted = is_kv_exhausted(error)
             _note(trace, active, command, "kv_exhausted" if exhausted else "forward")
-            victim = _victim(sched, active, spill is not None) if exhausted else None
+            victim = victim_of(sched, active, spill is not None) if exhausted else None
             if victim is None:
                 fail_decode(sched, active, error, trace)
                 return None
@@ -70,7 +70,7 @@ def _launch(
         return ticket
 
 
-def _command(sched: SchedCtx, active: list[ActiveSeq]) -> Decode:
+def command_of(sched: SchedCtx, active: list[ActiveSeq]) -> Decode:
     """From the rows as they are now: a retry has other tokens, and may have another readback."""
     plan = ask(
         sched,
@@ -83,7 +83,7 @@ def _command(sched: SchedCtx, active: list[ActiveSeq]) -> Decode:
     return Decode(tuple([row.last_token for row in active]), plan.kind)
 
 
-def _victim(sched: SchedCtx, active: list[ActiveSeq], can_spill: bool) -> Park | None:
+def victim_of(sched: SchedCtx, active: list[ActiveSeq], can_spill: bool) -> Park | None:
     """A row alone is never parked: it would come back to the same pool."""
     return ask(sched, choose_decode_victim, victim_rows(active), can_spill) if len(active) > 1 else None
 

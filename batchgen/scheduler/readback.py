@@ -26,8 +26,8 @@ def plan_readback(
     """All or nothing: one row that needs the host, or logits in float32, send the whole block there.
 
     `argmax_after_thinking` (lever): rows whose thinking has ended may be chosen on the device.
-    `argmax_ignores_penalties` (quirk): so may greedy rows with penalties, bias or a tool call to hold down, though
-    the device applies none of them.
+    `argmax_ignores_penalties` (quirk): so may greedy rows with penalties, bias or a tool call to hold down or to force,
+    though the device applies none of them.
     """
     for index, row in enumerate(rows):
         if _needs_host(row, argmax_after_thinking, argmax_ignores_penalties):
@@ -42,4 +42,4 @@ def _needs_host(row: ReadbackRow, argmax_after_thinking: bool, argmax_ignores_pe
         return True
     if row.think_ended and not (argmax_after_thinking and row.neutral):
         return True
-    return not (argmax_ignores_penalties or (row.neutral and not row.tool_call_suppressed))
+    return not (argmax_ignores_penalties or (row.neutral and not row.tool_call_steered))

@@ -16,7 +16,8 @@ class RowSlots:
 
 @dataclass(frozen=True, slots=True)
 class ReadbackRow:
-    """What decides where a row's token is chosen. `neutral`: penalties and bias change nothing."""
+    """What decides where a row's token is chosen. `neutral`: penalties and bias change nothing.
+    `tool_call_steered`: the start of a tool call is made unlikely, or is due now."""
 
     temperature: float
     constrained: bool
@@ -26,7 +27,7 @@ class ReadbackRow:
     inside_thinking: bool
     think_ended: bool
     neutral: bool
-    tool_call_suppressed: bool
+    tool_call_steered: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def readback_rows(active: Sequence[ActiveSeq]) -> tuple[ReadbackRow, ...]:
             a.thinking.inside,
             a.thinking.ended,
             a.sampling.is_neutral,
-            a.tools.suppressed,
+            a.tools.suppressed or (a.tools.required and a.thinking.just_ended),
         )
         for a in active
     )

@@ -50,7 +50,7 @@ GREEDY = ReadbackRow(
     inside_thinking=False,
     think_ended=False,
     neutral=True,
-    tool_call_suppressed=False,
+    tool_call_steered=False,
 )
 ENDED = replace(GREEDY, think_ended=True)
 
@@ -82,7 +82,7 @@ def test_greedy_rows_are_chosen_on_the_device_unless_logits_are_float32() -> Non
     assert readback(*rows, lever=False) == ReadbackPlan(ReadbackKind.HOST, 2)
 
 
-@pytest.mark.parametrize("row", [replace(GREEDY, neutral=False), replace(GREEDY, tool_call_suppressed=True)])
+@pytest.mark.parametrize("row", [replace(GREEDY, neutral=False), replace(GREEDY, tool_call_steered=True)])
 def test_what_the_device_would_ignore_needs_the_host_but_for_the_quirk(row: ReadbackRow) -> None:
     assert readback(row).kind is ReadbackKind.HOST
     assert readback(row, quirk=True).kind is ReadbackKind.ARGMAX

@@ -1,0 +1,46 @@
+"""One call of `step_decode_only` on rows of a stub device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from batchgen.scheduler.ports import SchedCtx, SpillIo
+from batchgen.scheduler.sequences import ActiveSeq, PreemptedSeq, SwappedSeq
+from batchgen.scheduler.step import step_decode_only
+from batchgen.scheduler.trace import StepTrace
+
+
+@dataclass
+class Batch:
+    """The three lists, and the traces of the steps."""
+
+    sched: SchedCtx
+    active: list[ActiveSeq]
+    spill: SpillIo | None = None
+    swapped: list[SwappedSeq] = field(default_factory=list)
+    preempted: list[PreemptedSeq] = field(default_factory=list)
+    traces: list[StepTrace] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.sched.record = self.traces.append
+
+    def step(self) -> StepTrace:
+        """With no special tokens."""
+        step_decode_only(
+            self.active,
+            None,
+            None,
+            None,
+            None,
+            None,
+            False,
+            self.sched,
+            self.spill,
+            self.swapped,
+            self.preempted,
+        )
+        return self.traces[-1]
+
+    @property
+    def names(self) -> list[str]:
+        return [row.request_id for row in self.active]

@@ -69,7 +69,8 @@ def run(
         ),
     ],
     model: Annotated[
-        str, typer.Option(help="smollm2, tiny, tiny-dual, a .gguf file, or a safetensors folder.")
+        str,
+        typer.Option(help="smollm2, tiny, tiny-dual, tiny-hybrid, a .gguf file, or a safetensors folder."),
     ] = ("smollm2"),
     max_tokens: Annotated[int, typer.Option(help="For requests that do not say.")] = 128,
     seed: Annotated[int, typer.Option(help="For sampled requests that name no seed.")] = 0,

@@ -32,6 +32,9 @@ class ModelConfig:
     ``index_topk`` is set only for a model with an index-key cache beside its KV cache: each query then
     attends to the ``index_topk`` positions that ``index_num_heads`` index heads of ``index_head_dim`` score
     highest.
+
+    ``recurrent_layers`` are those layers, ascending, that are a gated linear recurrence of ``recurrent_width``
+    channels, after a causal convolution over ``recurrent_conv`` positions, in the place of attention.
     """
 
     name: str
@@ -54,6 +57,9 @@ class ModelConfig:
     index_topk: int | None = None
     index_num_heads: int = 0
     index_head_dim: int = 0
+    recurrent_layers: tuple[int, ...] = ()
+    recurrent_width: int = 0
+    recurrent_conv: int = 0
 
     @property
     def q_size(self) -> int:

@@ -32,7 +32,11 @@ class CoreEngine:
         self.rank = rank
         self.world_size = world_size
         self.attention_backend = TorchPagedAttention()
-        self.state_slot_pool = StateSlotPool(num_state_slots)
+        shape = loaded.model.state_shape()
+        self.state_slot_pool = StateSlotPool(num_state_slots, shape or (), device=device)
+        self._has_states = shape is not None
+        if self._has_states:
+            loaded.model.bind_states(self.state_slot_pool)
         self.gpu_paged_kv_manager: GPUPagedKVCacheManager | None = None
         self.gpu_paged_kv_manager_aux: GPUPagedKVCacheManager | None = None
         self.host_paged_kv_worker_view: HostPagedKVWorkerView | DualHostKVCoordinator | None = None
@@ -48,10 +52,17 @@ class CoreEngine:
         local_world: int,
         session: str,
     ) -> None:
-        """Open this node's host pool (and the index-key pool beside it) and publish the worker views."""
+        """Open this node's host pool (and the index-key pool beside it) and publish the worker views.
+
+        From then on a recurrent state outlives its slot for as long as the sequence has its KV on the host: a sequence
+        on hold goes on from it.
+        """
         view = open_host_pool(
             primary, node_id=node_id, local_rank=local_rank, local_world=local_world, session=session
         )
+        if self._has_states:
+            self.state_slot_pool.keeps = view.has_sequence
+            view.on_release = self.state_slot_pool.forget
         if auxiliary is None:
             self.host_paged_kv_worker_view = view
             return

@@ -91,6 +91,13 @@ def build_worker(options: EngineOptions) -> BatchGenWorker:
         row_exact=options.row_exact,
         seed=options.seed,
     )
+    if loaded.model.state_shape() is not None and world_size > NUM_GPUS_PER_NODE:
+        # The worker moves KV between nodes, and nothing else of a sequence's memory.
+        raise EngineOptionError(
+            f"model {options.model!r} has recurrent states, which cannot move between nodes: "
+            f"{world_size} ranks do not fit one node of {NUM_GPUS_PER_NODE}; set NUM_GPUS_PER_NODE to at least "
+            f"{world_size}, or start one run for each node"
+        )
     gpu_pages, host_pages = _pool_sizes(options, loaded.model, loaded.config, device)
     args = BatchGenWorkerArgs(
         model=options.model,

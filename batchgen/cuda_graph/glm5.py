@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -74,6 +74,8 @@ class Glm5CudaGraphAdapter(CudaGraphAdapter):
         self.device = torch.device(device)
         self.world_size = world_size
         self.max_seqlen = min(max_seqlen, self._flags.max_seqlen or max_seqlen)
+        # With `compare`: recurrent states as the step in hand found them.
+        self._states_before: Tensor | None = None
         layers = config.num_hidden_layers
         probes = self._flags.probe_layers
         self.probe_layers = tuple(range(layers)) if probes == ALL_LAYERS else probes
@@ -210,6 +212,10 @@ class Glm5CudaGraphAdapter(CudaGraphAdapter):
         state_slots = state.state_slots
         if state_slots is None:
             state_slots = torch.full((rows,), -1, dtype=torch.int64, device=self.device)
+        self._states_before = None
+        recurrence = getattr(self.model, "recurrence", None)
+        if self._flags.compare and recurrence is not None:
+            self._states_before = recurrence.copy_of(state_slots)
         table = state.gpu_kv_manager.get_cuda_graph_page_table()
         return {
             "input_ids": self._rows(state.input_ids, "input_ids", rows, torch.int64),
@@ -248,7 +254,10 @@ class Glm5CudaGraphAdapter(CudaGraphAdapter):
 
     @torch.inference_mode()
     def run_eager_reference(self, batch_state: BatchState, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Reads the pools' live page tables, not the graph's, so that a stale graph table shows."""
+        """Reads the pools' live page tables, not the graph's, so that a stale graph table shows.
+
+        A recurrent state that a replay has advanced is set back meanwhile, which needs the `compare` flag.
+        """
         self._require_model()
         manager, rows = batch_state.gpu_kv_manager, batch_state.local_bsz
         primary, aux = _pools(manager)
@@ -268,15 +277,24 @@ class Glm5CudaGraphAdapter(CudaGraphAdapter):
         with (
             CaptureContext(decode_page_table=None, **bound),
             _kv_unchanged(primary, aux, inputs["cache_seqlens"]),
+            self._states_set_back(inputs["state_slots"]),
             self._probing(outputs),
         ):
             hidden = self.model(inputs["input_ids"], inputs["position_ids"])
             outputs["logits"].copy_(self.model.compute_logits(hidden))
         return outputs
 
+    def _states_set_back(self, slots: Tensor) -> AbstractContextManager[None]:
+        recurrence = getattr(self.model, "recurrence", None)
+        if recurrence is None:
+            return nullcontext()
+        before = self._states_before
+        return recurrence.set_back(slots, recurrence.copy_of(slots) if before is None else before)
+
     def release_context(self) -> None:
         super().release_context()
         self.model = None
+        self._states_before = None
 
     def _require_model(self) -> None:
         if self.model is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -16,7 +16,8 @@ Ints = Sequence[int] | torch.Tensor
 class HostSequences:
     """Registered sequences and their page lists; the pages come from the free list that the node shares.
 
-    Operations on several sequences are atomic: an error leaves everything as it was.
+    Operations on several sequences are atomic: an error leaves everything as it was. `on_release` is told of the
+    sequences whose pages have been released.
     """
 
     def __init__(self, config: KVPoolConfig, segment: HostSegment, local_rank: int) -> None:
@@ -25,6 +26,7 @@ class HostSequences:
         self._label = f"host KV pool {config.name!r}"
         self._open_segment: HostSegment | None = segment
         self._pages: dict[int, list[int]] = {}
+        self.on_release: Callable[[Sequence[int]], None] | None = None
 
     @property
     def _segment(self) -> HostSegment:
@@ -89,6 +91,8 @@ class HostSequences:
         self._give_back([page for gid in ids for page in self._pages[gid]])
         for gid in ids:
             del self._pages[gid]
+        if self.on_release is not None:
+            self.on_release(ids)
 
     def _give_back(self, pages: Sequence[int]) -> None:
         self._segment.give_back(pages, self.local_rank)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -14,7 +14,10 @@ class StateSlotPool:
     """A fixed number of slots, the lowest free one given first.
 
     `states` is [num_slots, *state_shape], zeroed for a sequence when it gets its slot; with an empty
-    `state_shape` it is [num_slots].
+    `state_shape` it is [num_slots]. `storage` has one slot more, nobody's: what padded rows may write to.
+
+    `keeps(gid)` says whether a sequence that gives its slot back will go on where it was. Its state then waits on the
+    CPU, and is in the next slot that it gets instead of zeros, unless it is forgotten before.
     """
 
     def __init__(
@@ -27,13 +30,16 @@ class StateSlotPool:
         if num_slots < 1:
             raise ValueError(f"a state pool needs at least one slot, got {num_slots}")
         with torch.inference_mode(False):
-            self.states = torch.zeros((num_slots, *state_shape), dtype=dtype, device=device)
+            self.storage = torch.zeros((num_slots + 1, *state_shape), dtype=dtype, device=device)
+        self.states = self.storage[:num_slots]
         self.num_slots = num_slots
+        self.keeps: Callable[[int], bool] | None = None
         self._free = list(range(num_slots))
         self._slots: dict[int, int] = {}
+        self._kept: dict[int, torch.Tensor] = {}
 
     def allocate(self, gids: Sequence[int]) -> list[int]:
-        """A zeroed slot for each id, in order; atomic.
+        """A slot for each id, in order, with the state that was kept for it or zeros; atomic.
 
         RuntimeError when too few are free, ValueError when an id has one already or is named twice.
         """
@@ -48,6 +54,9 @@ class StateSlotPool:
         slots = [heapq.heappop(self._free) for _ in gids]
         self._slots.update(zip(gids, slots, strict=True))
         self.states[slots] = 0
+        for gid, slot in zip(gids, slots, strict=True):
+            if gid in self._kept:
+                self.states[slot] = self._kept.pop(gid)
         return slots
 
     def release(self, gids: Sequence[int]) -> None:
@@ -56,13 +65,33 @@ class StateSlotPool:
         if len(set(gids)) != len(gids):
             raise KeyError(f"state slots of {list(gids)} would be released twice in one call")
         for gid in gids:
-            heapq.heappush(self._free, self._slots.pop(gid))
+            slot = self._slots.pop(gid)
+            heapq.heappush(self._free, slot)
+            if self.keeps is not None and self.keeps(gid):
+                self._kept[gid] = self.states[slot].to(CPU, copy=True)
+
+    def forget(self, gids: Sequence[int]) -> None:
+        """Drop what is kept for these; those of which nothing is kept are passed over."""
+        for gid in gids:
+            self._kept.pop(gid, None)
 
     def slots_for(self, gids: Sequence[int]) -> torch.Tensor:
         """int64 [len(gids)] on the device of the states. KeyError on an id that has no slot."""
         self._check_known(gids)
         slots = [self._slots[gid] for gid in gids]
         return torch.tensor(slots, dtype=torch.int64, device=self.states.device)
+
+    def state_bytes(self, slot: int) -> bytes:
+        """The state in a slot, bit for bit."""
+        return self.states[slot].reshape(-1).to(CPU).view(torch.uint8).numpy().tobytes()
+
+    def set_state_bytes(self, slot: int, state: bytes) -> None:
+        """Put back what `state_bytes` gave, into any slot. ValueError, with nothing changed, for another length."""
+        target = self.states[slot]
+        if len(state) != target.nbytes:
+            raise ValueError(f"a state of {len(state)} bytes does not fit a slot of {target.nbytes}")
+        values = torch.frombuffer(bytearray(state), dtype=torch.uint8).view(target.dtype)
+        target.copy_(values.view(target.shape))
 
     def _check_known(self, gids: Sequence[int]) -> None:
         for gid in gids:
@@ -80,11 +109,21 @@ class StateSlotPool:
     def num_used(self) -> int:
         return len(self._slots)
 
+    @property
+    def num_kept(self) -> int:
+        """Sequences without a slot whose state waits for them."""
+        return len(self._kept)
+
     def check_invariants(self) -> None:
-        """Every slot is free or belongs to one sequence. AssertionError naming slots and sequences."""
+        """Every slot is free or belongs to one sequence, which has its state there and not kept as well.
+
+        AssertionError naming slots and sequences.
+        """
         placed = sorted(self._free + list(self._slots.values()))
         if placed != list(range(self.num_slots)):
             raise AssertionError(
                 f"state slots: free {sorted(self._free)} and owned {self._slots} are not each of "
                 f"0..{self.num_slots - 1} once"
             )
+        if twice := self._slots.keys() & self._kept.keys():
+            raise AssertionError(f"sequences {sorted(twice)} have a state slot and a kept state")

@@ -1,5 +1,7 @@
 """The Llama family over paged attention: one forward for packed prefill and for paged decode.
 
+Some layers may be gated linear recurrences instead (``batchgen.models.recurrent``).
+
 Every layer works on packed rows [T, hidden].  Whether they are prompts or one new token per sequence is
 known to the attention wrapper only (``AttnWrapperBase.phase``).  With ``row_exact`` every operation is run
 on one row at a time, in prefill and decode through the same calls, so that a row's bits depend on nothing
@@ -8,17 +10,19 @@ but its own history.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from batchgen.attention import AttnWrapperBase, IndexInputs
 from batchgen.config import ModelConfig
+from batchgen.kv import StateSlotPool
+from batchgen.models.block import Block, Loader, RMSNorm, Rows, one_by_one, together
 from batchgen.models.linear import PackableLinear, can_pack
+from batchgen.models.recurrent import RecurrentBlock
 from batchgen.models.rope import apply_rope, inverse_frequencies, rope_tables
-from batchgen.models.weights import WeightSource, copy_rows, read_tensor
+from batchgen.models.states import RecurrenceCounts, RecurrentStates
+from batchgen.models.weights import WeightSource
 
 __all__ = ["PagedCausalLM"]
 
@@ -38,12 +42,13 @@ class PagedCausalLM(nn.Module):
         super().__init__()
         self.config = config
         self.row_exact = row_exact
-        loader = _Loader(source, dtype, device)
+        loader = Loader(source, dtype, device)
         hidden, vocab = config.hidden_size, config.vocab_size
         self.register_buffer("embedding", loader.tensor("model.embed_tokens.weight", vocab, hidden))
         self.embedding: Tensor
-        self.layers = nn.ModuleList(_Layer(i, config, loader) for i in range(config.num_hidden_layers))
-        self.norm = _RMSNorm(loader.tensor("model.norm.weight", hidden), config.rms_norm_eps)
+        self.recurrence = RecurrentStates(config) if config.recurrent_layers else None
+        self.layers = nn.ModuleList(_blocks(config, loader, self.recurrence))
+        self.norm = RMSNorm(loader.tensor("model.norm.weight", hidden), config.rms_norm_eps)
         self.lm_head = PackableLinear(
             self.embedding if config.tie_word_embeddings else loader.tensor("lm_head.weight", vocab, hidden)
         )
@@ -64,7 +69,9 @@ class PagedCausalLM(nn.Module):
         ``compute_logits``."""
         if AttnWrapperBase.phase == "decode":
             AttnWrapperBase.begin_decode_forward()
-        rows = _one_by_one if self.row_exact else _together
+        if self.recurrence is not None:
+            self.recurrence.begin_forward(input_ids.shape[0])
+        rows = one_by_one if self.row_exact else together
         (hidden,) = rows(lambda ids: (F.embedding(ids, self.embedding),), input_ids)
         cos, sin = rows(lambda at: rope_tables(at, self.frequencies, self.dtype), position_ids)
         for layer in self.layers:
@@ -74,7 +81,7 @@ class PagedCausalLM(nn.Module):
     @torch.no_grad()
     def compute_logits(self, hidden: Tensor) -> Tensor:
         """[N, hidden] -> float32 [N, vocab]."""
-        rows = _one_by_one if self.row_exact else _together
+        rows = one_by_one if self.row_exact else together
         return rows(lambda x: (self.lm_head(x).float(),), hidden)[0]
 
     def pack_for_decode(self) -> None:
@@ -98,67 +105,54 @@ class PagedCausalLM(nn.Module):
     def kv_pool_shape(self) -> tuple[int, int, int]:
         """(layers, KV heads, head dim) of the pool that this model decodes from."""
         config = self.config
-        return config.num_hidden_layers, config.num_key_value_heads, config.head_dim
+        layers = config.num_hidden_layers - len(config.recurrent_layers)
+        return layers, config.num_key_value_heads, config.head_dim
 
     def aux_pool_shape(self) -> tuple[int, int, int] | None:
         """(layers, 1, index head dim) of the index-key pool, None when the model has none."""
         if self.config.index_topk is None:
             return None
-        return self.config.num_hidden_layers, 1, self.config.index_head_dim
+        return self.kv_pool_shape()[0], 1, self.config.index_head_dim
+
+    def state_shape(self) -> tuple[int, ...] | None:
+        """Shape of what one sequence has in a float32 state pool, None when the model has no recurrence."""
+        return None if self.recurrence is None else self.recurrence.shape
+
+    def bind_states(self, pool: StateSlotPool) -> None:
+        """Where the recurrent state of sequences is from now on. ValueError for a pool of another shape."""
+        if self.recurrence is not None:
+            self.recurrence.bind(pool)
+
+    def recurrence_counts(self) -> RecurrenceCounts:
+        """How the decode steps so far went through their states; all zero without a recurrence."""
+        return RecurrenceCounts() if self.recurrence is None else self.recurrence.counts
 
     def _linears(self) -> list[PackableLinear]:
         return [module for module in self.modules() if isinstance(module, PackableLinear)]
 
 
-Rows = Callable[..., tuple[Tensor, ...]]
-RowFunction = Callable[..., tuple[Tensor, ...]]
+def _blocks(config: ModelConfig, loader: Loader, states: RecurrentStates | None) -> list[Block]:
+    blocks: list[Block] = []
+    kv_layer = 0
+    for layer in range(config.num_hidden_layers):
+        if states is not None and layer in config.recurrent_layers:
+            at = config.recurrent_layers.index(layer)
+            blocks.append(RecurrentBlock(layer, config, loader, states.layer(at)))
+        else:
+            blocks.append(_AttentionBlock(layer, kv_layer, config, loader))
+            kv_layer += 1
+    return blocks
 
 
-def _together(function: RowFunction, *inputs: Tensor) -> tuple[Tensor, ...]:
-    return function(*inputs)
-
-
-def _one_by_one(function: RowFunction, *inputs: Tensor) -> tuple[Tensor, ...]:
-    """Each row through ``function`` alone, on fresh copies: same values, same shapes, same alignment."""
-    count = inputs[0].shape[0]
-    if count == 0:
-        return function(*inputs)
-    outputs = [function(*(x[row : row + 1].clone() for x in inputs)) for row in range(count)]
-    return tuple(torch.cat(column) for column in zip(*outputs, strict=True))
-
-
-class _RMSNorm(nn.Module):
-    def __init__(self, weight: Tensor, eps: float) -> None:
-        super().__init__()
-        self.register_buffer("weight", weight)
-        self.weight: Tensor
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        if x.dtype == torch.float32:
-            return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
-        return F.rms_norm(x.float(), self.weight.shape, None, self.eps).to(x.dtype) * self.weight
-
-
-class _Layer(nn.Module):
-    def __init__(self, layer_idx: int, config: ModelConfig, load: _Loader) -> None:
-        super().__init__()
-        self.config = config
-        prefix = f"model.layers.{layer_idx}."
-        attn, mlp = prefix + "self_attn.", prefix + "mlp."
-        hidden, inter, q, kv = config.hidden_size, config.intermediate_size, config.q_size, config.kv_size
-        biased = config.attention_bias
-        norm, post = prefix + "input_layernorm.weight", prefix + "post_attention_layernorm.weight"
-        self.input_norm = _RMSNorm(load.tensor(norm, hidden), config.rms_norm_eps)
-        self.post_norm = _RMSNorm(load.tensor(post, hidden), config.rms_norm_eps)
+class _AttentionBlock(Block):
+    def __init__(self, layer_idx: int, kv_layer: int, config: ModelConfig, load: Loader) -> None:
+        """``kv_layer``: which layer of the KV pool is this one's."""
+        super().__init__(layer_idx, config, load, "self_attn.o_proj", config.q_size)
+        attn = f"model.layers.{layer_idx}.self_attn."
+        hidden, q, kv = config.hidden_size, config.q_size, config.kv_size
         projections = {attn + "q_proj": q, attn + "k_proj": kv, attn + "v_proj": kv}
-        self.qkv = load.linear(projections, hidden, biased)
-        self.out = load.linear({attn + "o_proj": hidden}, q, biased)
-        self.gate_up = load.linear(
-            {mlp + "gate_proj": inter, mlp + "up_proj": inter}, hidden, config.mlp_bias
-        )
-        self.down = load.linear({mlp + "down_proj": hidden}, inter, config.mlp_bias)
-        self.attention = AttnWrapperBase(layer_idx, config)
+        self.qkv = load.linear(projections, hidden, config.attention_bias)
+        self.attention = AttnWrapperBase(kv_layer, config)
         self.indexer: PackableLinear | None = None
         if config.index_topk is not None:
             heads, dim = config.index_num_heads, config.index_head_dim
@@ -192,29 +186,3 @@ class _Layer(nn.Module):
         dim, count = config.index_head_dim, config.index_num_heads
         q, k, weights = self.indexer(normed).split([count * dim, dim, count], 1)
         return *kv, q.reshape(-1, count, dim), k.reshape(-1, 1, dim), weights
-
-    def _finish(self, x: Tensor, attended: Tensor) -> tuple[Tensor]:
-        x = self.out.add_to(x, attended)
-        gate, up = self.gate_up(self.post_norm(x)).chunk(2, 1)
-        return (self.down.add_to(x, F.silu(gate).mul_(up)),)
-
-
-class _Loader:
-    def __init__(self, source: WeightSource, dtype: torch.dtype, device: torch.device) -> None:
-        self.source, self.dtype, self.device = source, dtype, device
-
-    def tensor(self, name: str, *shape: int) -> Tensor:
-        return read_tensor(self.source, name, shape, self.dtype, self.device)
-
-    def linear(self, parts: dict[str, int], in_features: int, bias: bool) -> PackableLinear:
-        """One layer from the rows of several (name -> out features)."""
-        sizes = list(parts.values())
-        weight = torch.empty(sum(sizes), in_features, dtype=self.dtype)
-        vector = torch.empty(sum(sizes), dtype=self.dtype) if bias else None
-        for name, rows in zip(parts, weight.split(sizes), strict=True):
-            copy_rows(self.source, name + ".weight", rows)
-        if vector is not None:
-            for name, values in zip(parts, vector.split(sizes), strict=True):
-                copy_rows(self.source, name + ".bias", values)
-            vector = vector.to(self.device)
-        return PackableLinear(weight.to(self.device), vector)

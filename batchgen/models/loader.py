@@ -49,7 +49,7 @@ def load_model(
     row_exact: bool = False,
     seed: int = 0,
 ) -> LoadedModel:
-    """Load ``smollm2``, ``tiny``, ``tiny-dual``, a ``.gguf`` file or a safetensors directory.
+    """Load ``smollm2``, ``tiny``, ``tiny-dual``, ``tiny-hybrid``, a ``.gguf`` file or a safetensors directory.
 
     ``seed`` makes the weights of the tiny models.  ModelLoadError, in one line, for whatever is wrong with
     the file.

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from batchgen.attention import AttnWrapperBase, TorchPagedAttention
 from batchgen.cuda_graph import BatchState, DecodeGraphFlags, Glm5CudaGraphAdapter, StaticGraphManager
-from batchgen.kv import DualKVCacheCoordinator, GPUPagedKVCacheManager, KVPoolConfig
+from batchgen.kv import DualKVCacheCoordinator, GPUPagedKVCacheManager, KVPoolConfig, StateSlotPool
 from batchgen.models import PagedCausalLM, load_model
 
 PAGE = 4
@@ -56,6 +56,8 @@ class Decoder:
         self.pools = [primary] if aux is None else [primary, self._pool("auxiliary", aux, has_value=False)]
         self.kv = primary if aux is None else DualKVCacheCoordinator(primary, self.pools[1])
         self.kv.initialize()
+        shape = model.state_shape()
+        self.states = None if shape is None else StateSlotPool(16, shape, device=self.device)
         for pool in self.pools:
             for tensor in filter(lambda t: t is not None, (pool.k_cache, pool.v_cache)):
                 tensor.fill_(float("nan"))
@@ -101,12 +103,17 @@ class Decoder:
         AttnWrapperBase.gpu_paged_kv_cache_manager = self.kv
         AttnWrapperBase.gpu_paged_kv_manager_primary = self.pools[0]
         AttnWrapperBase.gpu_paged_kv_manager_aux = self.pools[1] if len(self.pools) > 1 else None
+        if self.states is not None:
+            self.model.bind_states(self.states)
 
     def admit(self, prompts: Mapping[int, Sequence[int]]) -> None:
         """Prefill each prompt into fresh pages and choose its first token."""
         for gid, prompt in prompts.items():
             self.kv.allocate_pages_for_sequences([gid], [len(prompt) + 1])
             self.bind("prefill")
+            if self.states is not None:
+                self.states.allocate([gid])
+                AttnWrapperBase.state_slots = self.states.slots_for([gid])
             positions = torch.arange(len(prompt), device=self.device)
             slots = (
                 torch.tensor(self.kv._sequences[gid], device=self.device)[positions // PAGE] * PAGE
@@ -131,6 +138,8 @@ class Decoder:
 
     def drop(self, gid: int) -> None:
         self.kv.free_pages_for_sequences([gid])
+        if self.states is not None:
+            self.states.release([gid])
         del self.tokens[gid]
 
     def state(self, ids: Sequence[int], **changes: object) -> BatchState:
@@ -156,6 +165,7 @@ class Decoder:
             "input_ids": torch.tensor(
                 [self.tokens[gid][-1] for gid in ids], dtype=torch.int64, device=self.device
             ),
+            "state_slots": None if self.states is None else self.states.slots_for(ids),
         }
         return BatchState(**(values | changes))  # type: ignore[arg-type]
 
@@ -167,6 +177,7 @@ class Decoder:
         state = self.state(ids)
         AttnWrapperBase.cache_seqlens = state.cache_seqlens
         AttnWrapperBase.max_seqlen = state.max_seqlen
+        AttnWrapperBase.state_slots = state.state_slots
         self._collect()
         logits = self.model.compute_logits(self.model(state.input_ids, state.position_ids))
         return self._finish(ids, logits)
@@ -199,6 +210,10 @@ class Decoder:
         """Copies of all caches without the scratch page."""
         caches = [c for pool in self.pools for c in (pool.k_cache, pool.v_cache) if c is not None]
         return [cache_[:, :NUM_PAGES].clone() for cache_ in caches]
+
+    def memory(self) -> list[Tensor]:
+        """The pages, and the recurrent states where the model has some."""
+        return self.pages() + ([] if self.states is None else [self.states.states.clone()])
 
 
 def same_bits(left: Sequence[Tensor], right: Sequence[Tensor]) -> bool:

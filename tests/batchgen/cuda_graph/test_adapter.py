@@ -251,9 +251,9 @@ def test_no_callback_is_called_for_an_empty_rank_or_where_there_is_none() -> Non
     assert calls == [1, 1, 1]
 
 
-@pytest.mark.parametrize("name", ["tiny", "tiny-dual"])
+@pytest.mark.parametrize("name", ["tiny", "tiny-dual", "tiny-hybrid"])
 def test_the_eager_reference_equals_the_replay_and_leaves_pools_and_callbacks_alone(name: str) -> None:
-    made = decoder(name)
+    made = decoder(name, flags=DecodeGraphFlags(compare=True))
     made.capture(4)
     made.replay([7, 3, 5, 11])
     state = made.state([7, 3, 5, 11])
@@ -261,13 +261,13 @@ def test_the_eager_reference_equals_the_replay_and_leaves_pools_and_callbacks_al
     calls: list[int] = []
     AttnWrapperBase.kv_append_callback = lambda *args: calls.append(0)
     AttnWrapperBase.kv_append_callback_aux = lambda *args: calls.append(1)
-    bound, before = AttnWrapperBase.snapshot(), made.pages()
+    bound, before = AttnWrapperBase.snapshot(), made.memory()
     ahead = made.adapter.run_eager_reference(state, inputs)
-    assert same_bits(before, made.pages())
+    assert same_bits(before, made.memory())
     outputs = made.manager.replay(4, inputs)
-    after = made.pages()
+    after = made.memory()
     reference = made.adapter.run_eager_reference(state, inputs)
-    assert same_bits(after, made.pages()) and calls == []
+    assert same_bits(after, made.memory()) and calls == []
     assert all(value is bound[key] for key, value in AttnWrapperBase.snapshot().items())
     assert outputs.keys() == reference.keys() == ahead.keys()
     for key in outputs:

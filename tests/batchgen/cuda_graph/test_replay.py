@@ -11,7 +11,7 @@ from batchgen.attention import AttnWrapperBase
 from batchgen.cuda_graph import GraphPointerError
 from tests.batchgen.cuda_graph.harness import PAGE, PROMPTS, Decoder, same_bits, tiny
 
-MODELS = pytest.mark.parametrize("name", ["tiny", "tiny-dual"])
+MODELS = pytest.mark.parametrize("name", ["tiny", "tiny-dual", "tiny-hybrid"])
 
 
 def pair(name: str, row_exact: bool = False, **options: object) -> tuple[Decoder, Decoder]:
@@ -34,12 +34,12 @@ def both(graph: Decoder, eager: Decoder, ids: list[int]) -> tuple[torch.Tensor, 
 def test_replay_equals_eager_bit_for_bit_when_the_bucket_is_the_batch(name: str, row_exact: bool) -> None:
     graph, eager = pair(name, row_exact)
     graph.capture(4)
-    ids = [7, 3, 5, 11]
+    ids, layers = [7, 3, 5, 11], graph.model.kv_pool_shape()[0]
     for _ in range(10):
         replayed, expected = both(graph, eager, ids)
         assert replayed.isfinite().all() and same_bits([replayed], [expected])
-        assert same_bits(graph.pages(), eager.pages())
-        assert [layer for layer, _, _ in graph.appended] == list(range(3))
+        assert same_bits(graph.memory(), eager.memory())
+        assert [layer for layer, _, _ in graph.appended] == list(range(layers))
         for (layer, k, v), (other, k2, v2) in zip(graph.appended, eager.appended, strict=True):
             assert layer == other and same_bits([k, v], [k2, v2])
         assert [layer for layer, _ in graph.appended_aux] == (list(range(3)) if name == "tiny-dual" else [])
@@ -53,7 +53,7 @@ def test_padded_rows_change_no_bit_of_live_rows_when_rows_are_computed_one_by_on
     graph.capture(8)
     for ids in ([7, 3, 5, 2, 11], [7, 3], [5], [11, 2, 3]):
         replayed, expected = both(graph, eager, ids)
-        assert same_bits([replayed], [expected]) and same_bits(graph.pages(), eager.pages())
+        assert same_bits([replayed], [expected]) and same_bits(graph.memory(), eager.memory())
 
 
 @MODELS
@@ -142,10 +142,10 @@ def test_capture_writes_no_page_and_leaves_bindings_and_tables_as_they_were(name
     graph.capture(4)
     graph.replay([7, 3, 5])
     graph.bind()
-    before, bound = graph.pages(), AttnWrapperBase.snapshot()
+    before, bound = graph.memory(), AttnWrapperBase.snapshot()
     table = graph.kv.get_cuda_graph_page_table().clone()
     graph.capture(2)
-    assert same_bits(before, graph.pages())
+    assert same_bits(before, graph.memory())
     after = AttnWrapperBase.snapshot()
     assert all(after[key] is value for key, value in bound.items())
     graph.kv.check_invariants()
@@ -321,7 +321,7 @@ def test_buffers_can_be_updated_in_and_out_of_inference_mode() -> None:
         min_size=4,
         max_size=14,
     ),
-    st.sampled_from(["tiny", "tiny-dual"]),
+    st.sampled_from(["tiny", "tiny-dual", "tiny-hybrid"]),
 )
 def test_any_history_of_batches_leaves_the_pools_of_the_eager_path(
     events: list[tuple[str, int]], name: str

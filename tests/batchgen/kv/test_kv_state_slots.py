@@ -77,6 +77,52 @@ def test_damage_is_named() -> None:
         pool.check_invariants()
 
 
+def test_what_is_kept_comes_back_once_into_any_slot_and_is_forgotten_on_demand() -> None:
+    pool = StateSlotPool(3, (2,))
+    staying = {1, 2, 3}
+    pool.keeps = staying.__contains__
+    pool.allocate([1, 2, 3])
+    pool.states[:] = torch.tensor([[1.0], [2.0], [3.0]])
+    staying.remove(2)
+    pool.release([1, 2, 3])
+    assert pool.num_kept == 2
+    pool.states.fill_(9.0)
+    assert pool.allocate([3, 2, 1]) == [0, 1, 2]
+    assert pool.states.tolist() == [[3.0, 3.0], [0.0, 0.0], [1.0, 1.0]]
+    assert pool.num_kept == 0
+    pool.release([1, 3])
+    pool.forget([3, 77])
+    assert pool.num_kept == 1
+    pool.allocate([3])
+    assert pool.states[pool.slots_for([3])].eq(0).all()
+    pool.check_invariants()
+    pool._kept[3] = torch.zeros(2)
+    with pytest.raises(AssertionError, match=r"\[3\] have a state slot and a kept state"):
+        pool.check_invariants()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_state_is_put_back_from_its_bytes_and_of_no_other_length(dtype: torch.dtype) -> None:
+    pool = StateSlotPool(2, (3, 2), dtype=dtype)
+    pool.states[0] = torch.arange(6, dtype=dtype).view(3, 2)
+    saved = pool.state_bytes(0)
+    assert len(saved) == 6 * dtype.itemsize
+    with pytest.raises(
+        ValueError, match=f"a state of {len(saved) - 1} bytes does not fit a slot of {len(saved)}"
+    ):
+        pool.set_state_bytes(1, saved[:-1])
+    assert pool.states[1].eq(0).all()
+    pool.set_state_bytes(1, saved)
+    assert torch.equal(pool.states[1], pool.states[0])
+
+
+def test_the_slot_for_padded_rows_is_nobody_s() -> None:
+    pool = StateSlotPool(2, (1,))
+    pool.storage[-1] = 5.0
+    assert pool.states.shape == (2, 1) and pool.states.eq(0).all()
+    assert pool.allocate([1, 2]) == [0, 1]
+
+
 def test_an_empty_pool_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one slot"):
         StateSlotPool(0)

@@ -8,20 +8,27 @@ import torch
 from torch import Tensor
 
 from batchgen.attention import AttnWrapperBase, TorchPagedAttention
-from batchgen.kv import GPUPagedKVCacheManager, KVPoolConfig
+from batchgen.kv import GPUPagedKVCacheManager, KVPoolConfig, StateSlotPool
 from batchgen.models import PagedCausalLM
 
 
 class PagedRunner:
-    """Greedy generation of several sequences in one batch; ``history`` keeps the logits of every choice."""
+    """Greedy generation of several sequences in one batch; ``history`` keeps the logits of every choice.
 
-    def __init__(self, model: PagedCausalLM, *, page_size: int = 4, num_pages: int = 1024) -> None:
+    ``slots``: of the state pool, where the model has states.
+    """
+
+    def __init__(
+        self, model: PagedCausalLM, *, page_size: int = 4, num_pages: int = 1024, slots: int = 64
+    ) -> None:
         self.model = model
         self.pool = self._pool("primary", model.kv_pool_shape(), page_size, num_pages, has_value=True)
         aux = model.aux_pool_shape()
         self.aux = (
             None if aux is None else self._pool("auxiliary", aux, page_size, num_pages, has_value=False)
         )
+        shape = model.state_shape()
+        self.states = None if shape is None else StateSlotPool(slots, shape)
         self.tokens: dict[int, list[int]] = {}
         self.history: dict[int, list[Tensor]] = {}
         self.keys: dict[int, list[list[Tensor]]] = {}
@@ -46,10 +53,25 @@ class PagedRunner:
         AttnWrapperBase.gpu_paged_kv_manager_primary = self.pool
         AttnWrapperBase.gpu_paged_kv_manager_aux = self.aux
 
+    def bind_states(self, ids: Sequence[int]) -> None:
+        """The state slots of ``ids``, new ones where they have none."""
+        if self.states is None:
+            return
+        self.model.bind_states(self.states)
+        self.states.allocate([gid for gid in ids if not self.states.has(gid)])
+        AttnWrapperBase.state_slots = self.states.slots_for(ids)
+
+    def free(self, ids: Sequence[int]) -> None:
+        for pool in self._pools():
+            pool.free_pages_for_sequences(list(ids))
+        if self.states is not None:
+            self.states.release(list(ids))
+
     def prefill(self, prompts: dict[int, Sequence[int]], room: int = 0) -> Tensor:
         """Run the prompts packed, fill their pages, append the first token; logits [n, vocab]."""
         self.bind("prefill")
         ids = list(prompts)
+        self.bind_states(ids)
         lengths = [len(prompts[i]) for i in ids]
         for pool in self._pools():
             pool.allocate_pages_for_sequences(ids, [n + room for n in lengths])
@@ -88,6 +110,7 @@ class PagedRunner:
     def decode(self, ids: Sequence[int]) -> Tensor:
         """One step for ``ids``, in that row order; logits [n, vocab]."""
         self.bind("decode")
+        self.bind_states(ids)
         lengths = torch.tensor([len(self.tokens[i]) for i in ids], dtype=torch.int32)
         for pool in self._pools():
             for gid in ids:
@@ -111,6 +134,5 @@ class PagedRunner:
             for _ in range(new_tokens - 1):
                 self.decode(list(part))
             results += [self.tokens[gid][len(prompts[gid]) :] for gid in part]
-            for pool in self._pools():
-                pool.free_pages_for_sequences(list(part))
+            self.free(list(part))
         return results

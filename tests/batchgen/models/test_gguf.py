@@ -129,7 +129,10 @@ def refused(path: Path | str, match: str) -> None:
 
 
 def test_missing_and_foreign_files_are_refused_in_one_line(tmp_path: Path) -> None:
-    refused(tmp_path / "none.gguf", "not found: give smollm2, tiny, tiny-dual, the path of a .gguf file")
+    refused(
+        tmp_path / "none.gguf",
+        "not found: give smollm2, tiny, tiny-dual, tiny-hybrid, the path of a .gguf file",
+    )
     refused("no-such-model", "'no-such-model' not found")
     (tmp_path / "text.gguf").write_text("hello world")
     refused(tmp_path / "text.gguf", "not a GGUF file \\(it starts with b'hell'\\)")

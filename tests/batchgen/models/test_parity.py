@@ -36,8 +36,9 @@ def test_tiny_greedy_equals_hf_generate_for_many_random_prompts(packed: bool) ->
     assert ours == theirs
 
 
-def test_tiny_text_is_varied_and_its_choices_are_clear() -> None:
-    runner = PagedRunner(load_model("tiny").model)
+@pytest.mark.parametrize("name", ["tiny", "tiny-hybrid"])
+def test_tiny_text_is_varied_and_its_choices_are_clear(name: str) -> None:
+    runner = PagedRunner(load_model(name).model)
     rows = runner.generate(random_prompts(32, longest=40), 32, batch=32)
     assert len({token for row in rows for token in row}) > 100
     assert sum(len(set(row)) for row in rows) / len(rows) > 10

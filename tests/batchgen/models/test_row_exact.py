@@ -9,7 +9,7 @@ from batchgen.models import PagedCausalLM, load_model
 from tests.batchgen.models.paged import PagedRunner
 from tests.batchgen.models.test_parity import random_prompts
 
-NAMES = ["tiny", "tiny-dual"]
+NAMES = ["tiny", "tiny-dual", "tiny-hybrid"]
 
 
 def exact(name: str) -> PagedCausalLM:
@@ -51,7 +51,7 @@ def test_prefill_is_bitwise_equal_to_decode(name: str) -> None:
     refilled = PagedRunner(model)
     refilled.prefill({0: decoded.tokens[0][:-1]})
     assert torch.equal(refilled.history[0][0], decoded.history[0][-1])
-    for layer in range(model.config.num_hidden_layers):
+    for layer in range(model.kv_pool_shape()[0]):
         for ours, theirs in zip(refilled._pools(), decoded._pools(), strict=True):
             kept = len(decoded.tokens[0]) - 2
             for a, b in zip(ours.get_kv_tensors(layer), theirs.get_kv_tensors(layer), strict=True):

@@ -21,8 +21,11 @@ class ChatTemplate:
     def __init__(self, source: str | None, model: str, variables: Mapping[str, str]) -> None:
         self.source, self.model, self.variables = source, model, dict(variables)
 
-    def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """The prompt text for ``messages``, ending where the assistant's answer begins."""
+    def render(
+        self, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any] | None = None
+    ) -> str:
+        """The prompt text for ``messages``, ending where the assistant's answer begins. ``variables``: more of what the
+        template may name."""
         import jinja2
 
         if self.source is None:
@@ -31,7 +34,7 @@ class ChatTemplate:
             )
         try:
             return self._template.render(
-                messages=list(messages), add_generation_prompt=True, **self.variables
+                messages=list(messages), add_generation_prompt=True, **self.variables, **(variables or {})
             )
         except (jinja2.TemplateError, TypeError, KeyError, IndexError) as error:
             raise ChatTemplateError(

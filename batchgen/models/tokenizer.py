@@ -23,7 +23,7 @@ BYTE_SPECIAL_TOKENS = {
 
 _BYTE_CHAT = (
     "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
-    "{% if add_generation_prompt %}assistant: {% endif %}"
+    "{% if add_generation_prompt %}assistant: {% if enable_thinking %}<think>{% endif %}{% endif %}"
 )
 
 
@@ -31,7 +31,8 @@ class Tokenizer(Protocol):
     """Text to ids and back.
 
     ``encode`` adds the tokens that the model expects around a plain prompt (BOS, where it has one);
-    ``encode_chat`` adds none, as the template writes them.
+    ``encode_chat`` adds none, as the template writes them. ``variables`` are what a request gives the template beside
+    its messages: ``tools``, ``enable_thinking``.
     """
 
     vocab_size: int
@@ -43,9 +44,9 @@ class Tokenizer(Protocol):
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str: ...
 
-    def apply_chat_template(self, messages: Sequence[Mapping[str, Any]]) -> str: ...
+    def apply_chat_template(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str: ...
 
-    def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> list[int]: ...
+    def encode_chat(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> list[int]: ...
 
 
 class ByteTokenizer:
@@ -76,11 +77,11 @@ class ByteTokenizer:
         pieces = (bytes([i]) if i < 256 else self._texts[i] if special is None else special for i in ids)
         return b"".join(pieces).decode(errors="replace")
 
-    def apply_chat_template(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        return self._chat.render(messages)
+    def apply_chat_template(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
+        return self._chat.render(messages, variables)
 
-    def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        return self.encode(self.apply_chat_template(messages))
+    def encode_chat(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> list[int]:
+        return self.encode(self.apply_chat_template(messages, **variables))
 
 
 class SubwordTokenizer:
@@ -111,9 +112,9 @@ class SubwordTokenizer:
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         return str(self._backend.decode(list(ids), skip_special_tokens=skip_special))
 
-    def apply_chat_template(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        return self._chat.render(messages)
+    def apply_chat_template(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
+        return self._chat.render(messages, variables)
 
-    def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        text = self.apply_chat_template(messages)
+    def encode_chat(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> list[int]:
+        text = self.apply_chat_template(messages, **variables)
         return list(self._backend.encode(text, add_special_tokens=False).ids)

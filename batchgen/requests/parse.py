@@ -5,8 +5,8 @@ string or a list of text parts, which are joined by newlines) and ``/v1/completi
 list of token ids), with the fields of the body structs below. What happens to other fields of a body:
 
 - ``IGNORED`` fields do not change the text and are dropped;
-- ``NEUTRAL`` fields are accepted with a value that asks for nothing (``n: 1``, ``stream: false``, ``tools:
-  []``);
+- ``NEUTRAL`` fields are accepted with a value that asks for nothing (``n: 1``, ``stream: false``);
+- so are, under the boundary policy, those of ``step_fields``: only the step policy can do what they ask for;
 - a field that is null counts as absent;
 - anything else is refused, because dropping it would change what the line means.
 
@@ -24,6 +24,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from batchgen.requests.step_fields import CHAT_ONLY, STEP_FIELDS, StepBody, problem_of, step_params
 from batchgen.requests.types import CHAT_ENDPOINT, COMPLETIONS_ENDPOINT, GenerationRequest, LineError
 from batchgen.sampling import SamplingParams
 
@@ -38,18 +39,13 @@ IGNORED = frozenset(
         "prompt_cache_retention",
     )
 )
-NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+NEUTRAL: dict[str, tuple[Any, ...]] = {
     "n": (1,),
     "best_of": (1,),
     "stream": (False,),
     "echo": (False,),
     "suffix": ("",),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "logit_bias": ({},),
-    "tools": ([],),
     "functions": ([],),
-    "tool_choice": ("none", "auto"),
     "function_call": ("none", "auto"),
     "parallel_tool_calls": (True, False),
     "response_format": ({"type": "text"},),
@@ -75,7 +71,7 @@ class _Message(Struct, forbid_unknown_fields=True):
     annotations: Annotated[list[Any], Meta(max_length=0)] | None = None
 
 
-class _Body(Struct, forbid_unknown_fields=True, kw_only=True):
+class _Body(StepBody, forbid_unknown_fields=True, kw_only=True):
     model: str | None = None
     max_tokens: _Positive | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] = 0.0
@@ -115,11 +111,13 @@ _CUSTOM_ID = msgspec.json.Decoder(_CustomId)
 
 @dataclass(frozen=True)
 class RequestDefaults:
-    """What a line that does not say gets, and the model names that a line may say (None: any)."""
+    """What a line that does not say gets, the model names that a line may say (None: any), and the policy that the
+    requests run under: it decides what they may ask for."""
 
     max_tokens: int = 128
     seed: int = 0
     models: frozenset[str] | None = None
+    policy: str = "boundary"
 
 
 class _Refused(ValueError):
@@ -197,7 +195,7 @@ def _decode_envelope(raw: bytes) -> _Line:
 
 
 def _build(line: _Line, line_number: int, defaults: RequestDefaults) -> GenerationRequest:
-    fields = _meaningful_fields(line.body)
+    fields = _meaningful_fields(line.body, defaults.policy)
     prompt: str | tuple[int, ...] | None = None
     messages: tuple[Mapping[str, str], ...] | None = None
     body: _ChatBody | _CompletionBody
@@ -221,10 +219,14 @@ def _build(line: _Line, line_number: int, defaults: RequestDefaults) -> Generati
     if body.model is not None and defaults.models is not None and body.model not in defaults.models:
         message = f"model {body.model!r} is not the one of this run ({', '.join(sorted(defaults.models))})"
         raise _Refused("model_not_found", message, status=404, param="model")
+    max_tokens = limit or defaults.max_tokens
+    problem = problem_of(body, max_tokens)
+    if problem is not None:
+        raise _Refused("invalid_body", problem[1], param=problem[0])
     sampling = SamplingParams(
         temperature=body.temperature,
         top_p=body.top_p,
-        max_tokens=limit or defaults.max_tokens,
+        max_tokens=max_tokens,
         stop=(body.stop,) if isinstance(body.stop, str) else tuple(body.stop),
         seed=body.seed if isinstance(body.seed, int) else derived_seed(defaults.seed, line.custom_id),
         logprobs=logprobs,
@@ -240,17 +242,19 @@ def _build(line: _Line, line_number: int, defaults: RequestDefaults) -> Generati
         sampling=sampling,
         model=body.model,
         max_tokens_given=limit is not None,
+        step=step_params(body),
     )
 
 
-def _meaningful_fields(body: Mapping[str, Any]) -> dict[str, Any]:
+def _meaningful_fields(body: Mapping[str, Any], policy: str) -> dict[str, Any]:
     fields = {}
+    neutral = NEUTRAL if policy == "step" else NEUTRAL | STEP_FIELDS
     for name, value in body.items():
-        if name in NEUTRAL:
-            if value is not None and value not in NEUTRAL[name]:
+        if name in neutral:
+            if value is not None and value not in neutral[name]:
                 shown = msgspec.json.encode(value).decode()
-                message = f"{name}: {shown[:80]} is not supported; leave it out"
-                raise _Refused("unsupported_field", message, param=name)
+                why = "needs --policy step" if name in STEP_FIELDS else "is not supported"
+                raise _Refused("unsupported_field", f"{name}: {shown[:80]} {why}; leave it out", param=name)
         elif value is not None and name not in IGNORED:
             fields[name] = value
     return fields
@@ -258,7 +262,8 @@ def _meaningful_fields(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _convert(fields: dict[str, Any], kind: type[_AnyBody]) -> _AnyBody:
     for name in fields:
-        if name not in kind.__struct_fields__:
+        known = kind.__struct_fields__
+        if name not in known or (kind is _CompletionBody and name in CHAT_ONLY):
             message = f"{name} is not supported; leaving it out silently would change what the request means"
             raise _Refused("unsupported_field", message, param=name)
     try:

@@ -19,7 +19,13 @@ from typing import Any
 
 import msgspec
 
-from batchgen.requests.types import CHAT_ENDPOINT, GenerationRequest, GenerationResult, LineError
+from batchgen.requests.types import (
+    CHAT_ENDPOINT,
+    NO_STEP_PARAMS,
+    GenerationRequest,
+    GenerationResult,
+    LineError,
+)
 from batchgen.sampling import TokenLogprob
 
 ID_PREFIX = "batch_req_"
@@ -38,16 +44,34 @@ class RunIdentity:
     seed: int
     row_exact: bool
     max_tokens_default: int
+    policy: str = "boundary"
+    adaptive_sampling: bool = False
 
     @cached_property
     def fingerprint(self) -> str:
         """8 hex digits; part of every id, and of ``system_fingerprint``."""
-        facts = (self.model_source, self.dtype, self.seed, self.row_exact, self.max_tokens_default)
+        facts: tuple[Any, ...] = (
+            self.model_source,
+            self.dtype,
+            self.seed,
+            self.row_exact,
+            self.max_tokens_default,
+        )
+        if self.policy != "boundary":
+            facts += (self.policy, self.adaptive_sampling)
         return hashlib.sha256(_encode(facts)).hexdigest()[:8]
 
     def request_id(self, request: GenerationRequest) -> str:
         """The id of the request's line in the results file."""
-        facts = (request.custom_id, request.endpoint, request.prompt, request.messages, request.sampling)
+        facts: tuple[Any, ...] = (
+            request.custom_id,
+            request.endpoint,
+            request.prompt,
+            request.messages,
+            request.sampling,
+        )
+        if request.step != NO_STEP_PARAMS:
+            facts += (request.step,)
         return ID_PREFIX + self.fingerprint + hashlib.sha256(_encode(facts)).hexdigest()[:24]
 
 
@@ -97,7 +121,7 @@ def render_result(
     chat = request.endpoint == CHAT_ENDPOINT
     choice: dict[str, Any] = {"index": 0}
     if chat:
-        choice["message"] = {"role": "assistant", "content": result.text, "refusal": None}
+        choice["message"] = _message(line_id, result)
     else:
         choice["text"] = result.text
     choice["logprobs"] = None
@@ -121,6 +145,23 @@ def render_result(
     }
     response = {"status_code": 200, "request_id": _suffixed("req_", line_id), "body": body}
     return _line(line_id, request.custom_id, response, None)
+
+
+def _message(line_id: str, result: GenerationResult) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": result.text, "refusal": None}
+    if result.reasoning is not None:
+        message["reasoning_content"] = result.reasoning
+    if result.tool_calls:
+        message["content"] = result.text or None
+        message["tool_calls"] = [
+            {
+                "id": _suffixed("call_", line_id) + f"_{number}",
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for number, call in enumerate(result.tool_calls)
+        ]
+    return message
 
 
 class TokenText:

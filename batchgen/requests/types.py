@@ -4,11 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from batchgen.sampling import SamplingParams, TokenLogprob
 
 CHAT_ENDPOINT = "/v1/chat/completions"
 COMPLETIONS_ENDPOINT = "/v1/completions"
+
+
+@dataclass(frozen=True)
+class StepParams:
+    """What a request may ask of the step policy alone; the defaults ask for nothing.
+
+    `tools` are function definitions as the API has them; `tool_choice` is "auto", "none" or "required".
+    `enable_thinking` None leaves it to the model's template. `thinking_budget` counts tokens. `timeout` is in seconds
+    from the start of the run.
+    """
+
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    min_tokens: int = 0
+    enable_thinking: bool | None = None
+    thinking_budget: int | None = None
+    tools: tuple[Mapping[str, Any], ...] = ()
+    tool_choice: str = "auto"
+    timeout: float | None = None
+
+
+NO_STEP_PARAMS = StepParams()
 
 
 @dataclass(frozen=True)
@@ -23,6 +50,7 @@ class GenerationRequest:
     sampling: SamplingParams
     model: str | None
     max_tokens_given: bool = True
+    step: StepParams = NO_STEP_PARAMS
 
 
 @dataclass(frozen=True)
@@ -46,15 +74,25 @@ class TokenizedRequest:
     custom_id: str
     prompt_token_ids: tuple[int, ...]
     sampling: SamplingParams
+    step: StepParams = NO_STEP_PARAMS
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call that the model made; ``arguments`` is JSON."""
+
+    name: str
+    arguments: str
 
 
 @dataclass(frozen=True)
 class GenerationResult:
     """What the worker gives back.
 
-    ``finish_reason``: "stop", "length" or "error". ``detail``: "eos", "stop_string", "repetition",
-    "max_tokens", or the text of the error. ``logprobs``: one entry per token id, where the request asked for
-    them.
+    ``finish_reason``: "stop", "length" or "error"; under the step policy also "tool_calls", "timeout" and
+    "cancelled". ``detail``: "eos", "stop_string", "repetition", "max_tokens", the guard that ended it, or the text of the
+    error. ``logprobs``: one entry per token id, where the request asked for them. ``reasoning``: what the model thought
+    before ``text``.
     """
 
     custom_id: str
@@ -64,6 +102,8 @@ class GenerationResult:
     prompt_tokens: int
     logprobs: tuple[TokenLogprob, ...] | None
     detail: str | None
+    reasoning: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from batchgen.requests import GenerationResult, TokenizedRequest, WorkerProgress
 from batchgen.sampling import TokenLogprob
@@ -22,11 +23,12 @@ class FakeTokenizer:
     """One token a byte, and a token at the beginning."""
 
     vocab_size = 257
+    special_tokens: ClassVar[dict[str, int]] = {}
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
 
-    def encode_chat(self, messages: list[dict[str, str]]) -> list[int]:
+    def encode_chat(self, messages: list[dict[str, str]], **variables: Any) -> list[int]:
         if messages[0]["role"] == "assistant":
             raise ValueError("a conversation cannot begin with the assistant")
         return [BOS, *"".join(f"{m['role']}:{m['content']}\n" for m in messages).encode()]

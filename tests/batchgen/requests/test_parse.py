@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchgen.requests import GenerationRequest, LineError, RequestDefaults, parse_line, parse_requests
+from batchgen.requests import (
+    GenerationRequest,
+    LineError,
+    RequestDefaults,
+    StepParams,
+    parse_line,
+    parse_requests,
+)
 
 DEFAULTS = RequestDefaults(max_tokens=33, seed=5)
 CHAT = "/v1/chat/completions"
@@ -119,7 +126,7 @@ def test_fields_that_ask_for_nothing_change_nothing(body: dict[str, Any]) -> Non
         ({"presence_penalty": 0.5}, "presence_penalty: 0.5"),
         ({"tools": [{"type": "function"}]}, "tools: "),
         ({"response_format": {"type": "json_object"}}, "response_format: "),
-        ({"top_k": 5}, "top_k is not supported"),
+        ({"top_k": 5}, "top_k: 5 needs --policy step; leave it out"),
         ({"prompt": "x"}, "prompt is not supported"),
     ],
 )
@@ -294,3 +301,85 @@ def test_no_line_of_json_raises(url: str, body: Any, custom_id: Any) -> None:
 @given(st.binary(max_size=60))
 def test_no_bytes_raise(raw: bytes) -> None:
     assert isinstance(parse_line(raw, 1, DEFAULTS), LineError)
+
+
+STEP = RequestDefaults(max_tokens=33, seed=5, policy="step")
+TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
+
+
+def test_what_only_the_step_policy_can_do_reaches_the_request_under_it() -> None:
+    request = accept(
+        line(
+            top_k=40,
+            min_p=0.1,
+            repetition_penalty=1.2,
+            presence_penalty=0.5,
+            frequency_penalty=-0.5,
+            logit_bias={"7": 2, "65": -100},
+            min_tokens=3,
+            timeout=2.5,
+            enable_thinking=True,
+            thinking_budget=9,
+            tools=[TOOL],
+            tool_choice="required",
+            n=1,
+        ),
+        STEP,
+    )
+    assert request.step == StepParams(
+        top_k=40,
+        min_p=0.1,
+        repetition_penalty=1.2,
+        presence_penalty=0.5,
+        frequency_penalty=-0.5,
+        logit_bias=((7, 2.0), (65, -100.0)),
+        min_tokens=3,
+        enable_thinking=True,
+        thinking_budget=9,
+        tools=(TOOL,),
+        tool_choice="required",
+        timeout=2.5,
+    )
+
+
+def test_values_that_ask_for_nothing_are_the_same_request_under_both_policies() -> None:
+    neutral = line(top_k=-1, min_p=0, repetition_penalty=1, min_tokens=0, tools=[], tool_choice="auto")
+    assert accept(neutral, STEP) == accept(neutral) == accept(line())
+
+
+def test_thinking_may_be_asked_for_as_an_argument_of_the_template() -> None:
+    raw = line(chat_template_kwargs={"enable_thinking": False})
+    assert accept(raw, STEP).step.enable_thinking is False
+
+
+@pytest.mark.parametrize(
+    ("raw", "param", "words"),
+    [
+        (line(min_tokens=34), "min_tokens", "min_tokens 34 is more than max_tokens 33"),
+        (line(tool_choice="required"), "tool_choice", "needs tools"),
+        (line(thinking_budget=5), "thinking_budget", "needs enable_thinking: true"),
+        (
+            line(enable_thinking=True, chat_template_kwargs={"enable_thinking": False}),
+            "enable_thinking",
+            "are both given and differ",
+        ),
+        (line(tools=[{"type": "function"}]), None, "missing required field `function`"),
+        (line(tools=[TOOL], tool_choice="look_up"), None, "`$.tool_choice`"),
+        (line(logit_bias={"x": 1}), None, "logit_bias"),
+        (line(COMPLETIONS, tools=[TOOL]), "tools", "tools is not supported"),
+        (line(COMPLETIONS, enable_thinking=True), "enable_thinking", "enable_thinking is not supported"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_by_name(raw: bytes, param: str | None, words: str) -> None:
+    error = refuse(raw, STEP)
+    assert (error.status, error.param) == (400, param)
+    assert words in error.message
+
+
+@pytest.mark.parametrize(
+    "body", [{"enable_thinking": False}, {"tools": [TOOL]}, {"timeout": 1}, {"min_tokens": 1}]
+)
+def test_the_boundary_policy_says_which_policy_can(body: dict[str, Any]) -> None:
+    error = refuse(line(**body))
+    assert (error.code, error.param) == ("unsupported_field", next(iter(body)))
+    assert "needs --policy step" in error.message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, ClassVar
 
 import pytest
 
@@ -11,6 +12,7 @@ from batchgen.requests import (
     COMPLETIONS_ENDPOINT,
     GenerationRequest,
     LineError,
+    StepParams,
     TokenizedRequest,
     prepare_request,
 )
@@ -71,3 +73,33 @@ def test_a_request_that_names_no_limit_gets_what_is_left_of_the_context() -> Non
     prepared = prepare(replace(TEXT, prompt="x" * 60, max_tokens_given=False))
     assert isinstance(prepared, TokenizedRequest)
     assert prepared.sampling.max_tokens == 4
+
+
+class ThinkingTokenizer(FakeTokenizer):
+    special_tokens: ClassVar[dict[str, int]] = {"</think>": 1, "<tool_call>": 2}
+
+    def encode_chat(self, messages: list[dict[str, str]], **variables: Any) -> list[int]:
+        return [*super().encode_chat(messages), *repr(sorted(variables.items())).encode()]
+
+
+def test_tools_and_thinking_reach_the_template_of_a_model_that_has_their_tokens() -> None:
+    asked = replace(CHAT, step=StepParams(tools=({"type": "function"},), enable_thinking=True))
+    prepared = prepare_request(asked, "batch_req_x", ThinkingTokenizer(), 200)
+    assert isinstance(prepared, TokenizedRequest) and prepared.step == asked.step
+    assert bytes(prepared.prompt_token_ids[1:]).endswith(
+        b"[('enable_thinking', True), ('tools', [{'type': 'function'}])]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (StepParams(tools=({"type": "function"},)), "tools: this model has no <tool_call> token"),
+        (StepParams(enable_thinking=True), "enable_thinking: this model has no </think> token"),
+        (StepParams(logit_bias=((1, 1.0), (257, 1.0))), "logit_bias: token id 257 is outside"),
+    ],
+)
+def test_what_the_model_has_no_token_for_is_refused(step: StepParams, words: str) -> None:
+    error = prepare(replace(CHAT, step=step))
+    assert isinstance(error, LineError) and words in error.message
+    assert error.param == error.message.partition(":")[0]

@@ -15,7 +15,9 @@ from batchgen.requests import (
     GenerationResult,
     LineError,
     RunIdentity,
+    StepParams,
     TokenText,
+    ToolCall,
     render_error,
     render_result,
 )
@@ -158,3 +160,31 @@ def test_the_id_changes_with_everything_that_a_request_asks(other: GenerationReq
 
 def test_the_id_does_not_depend_on_where_in_the_file_a_request_stands() -> None:
     assert IDENTITY.request_id(replace(CHAT, line_number=8)) == IDENTITY.request_id(CHAT)
+
+
+def test_a_chat_result_has_what_was_thought_and_the_calls_beside_its_content() -> None:
+    called = replace(
+        RESULT, text="", finish_reason="tool_calls", reasoning="hm", tool_calls=(ToolCall("f", '{"a": 1}'),)
+    )
+    line = render(CHAT, called)
+    digest = line["id"].removeprefix("batch_req_")
+    assert line["response"]["body"]["choices"][0]["message"] == {
+        "role": "assistant",
+        "content": None,
+        "refusal": None,
+        "reasoning_content": "hm",
+        "tool_calls": [
+            {
+                "id": f"call_{digest}_0",
+                "type": "function",
+                "function": {"name": "f", "arguments": '{"a": 1}'},
+            }
+        ],
+    }
+
+
+def test_what_is_asked_of_the_step_policy_is_part_of_the_id_only_where_something_is() -> None:
+    assert IDENTITY.request_id(replace(CHAT, step=StepParams())) == IDENTITY.request_id(CHAT)
+    assert IDENTITY.request_id(replace(CHAT, step=StepParams(top_k=1))) != IDENTITY.request_id(CHAT)
+    assert replace(IDENTITY, policy="step").fingerprint != IDENTITY.fingerprint
+    assert replace(IDENTITY, policy="step", adaptive_sampling=True).fingerprint != IDENTITY.fingerprint

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -152,6 +152,16 @@ class DualKVCacheCoordinator:
             pool.check_free(sequence_ids)
         self.primary.free_pages_for_sequences(sequence_ids)
         self.auxiliary.free_pages_for_sequences(sequence_ids)
+
+    def pages_of(self, sequence_id: int) -> list[int]:
+        return self.primary.pages_of(sequence_id)
+
+    def regroup_pages(self, old: Sequence[int], new: Mapping[int, Sequence[int]]) -> None:
+        """As on a single pool, on both; checked on both before either changes."""
+        for pool in (self.primary, self.auxiliary):
+            pool.check_regroup(old, new)
+        self.primary.regroup_pages(old, new)
+        self.auxiliary.regroup_pages(old, new)
 
     # page table
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -175,6 +175,25 @@ class GPUPagedKVCacheManager:
         pool = self._live()
         pool.ledger.release(sequence_ids)
         pool.table.blank(sequence_ids)
+
+    def pages_of(self, sequence_id: int) -> list[int]:
+        """Its pages, in order. KeyError when the sequence is not allocated."""
+        ledger = self._live().ledger
+        ledger.check_known([sequence_id])
+        return list(ledger.sequences[sequence_id])
+
+    def check_regroup(self, old: Sequence[int], new: Mapping[int, Sequence[int]]) -> None:
+        """Raise what `regroup_pages` would raise, without changing anything."""
+        self._live().ledger.check_regroup(old, new)
+
+    def regroup_pages(self, old: Sequence[int], new: Mapping[int, Sequence[int]]) -> None:
+        """Hand the pages of old sequences to new ones, KV and all; page table rows of the old ones become empty.
+
+        KeyError, ValueError (`PageLedger.regroup`), before anything changes.
+        """
+        pool = self._live()
+        pool.ledger.regroup(old, new)
+        pool.table.blank(old)
 
     # page table
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from batchgen.kv.pool import KVExhausted
 
@@ -94,6 +94,30 @@ class PageLedger:
         self.generation += 1
         for sid in sequence_ids:
             self.free_pages.extend(self.sequences.pop(sid))
+
+    def check_regroup(self, old: Sequence[int], new: Mapping[int, Sequence[int]]) -> None:
+        """Raise what `regroup` would raise, without changing anything."""
+        self.check_release(old)
+        held = sorted(page for sid in old for page in self.sequences[sid])
+        if sorted(page for pages in new.values() for page in pages) != held:
+            raise ValueError(
+                f"{self.label}: sequences {list(old)} hold pages {held}, regrouped as {dict(new)}"
+            )
+        taken = [sid for sid in new if sid in self.sequences and sid not in old]
+        if taken:
+            raise ValueError(f"{self.label}: sequences {taken} hold pages already; regroup them as well")
+
+    def regroup(self, old: Sequence[int], new: Mapping[int, Sequence[int]]) -> None:
+        """The pages of the old sequences, which end, belong to the new ones from now on; no page becomes free.
+
+        KeyError on an unknown or repeated old sequence, ValueError where the pages are not the same ones or a new
+        sequence exists; nothing has changed then.
+        """
+        self.check_regroup(old, new)
+        self.generation += 1
+        for sid in old:
+            del self.sequences[sid]
+        self.sequences.update({sid: list(pages) for sid, pages in new.items()})
 
     def check_invariants(self) -> None:
         """Every page is in exactly one place. AssertionError naming page and sequence."""

@@ -12,6 +12,8 @@ import typer
 EXIT_USAGE = 64
 # typer exports, of the parser's usage errors, only this subclass of their common base.
 _PARSER_ERROR = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_LOG_LEVELS = ("debug", "info", "warning", "error")
 _RUN_EPILOG = """
 [bold]Examples[/bold]
 
@@ -21,13 +23,17 @@ batchgen run requests.jsonl -o results.jsonl --model tiny --page-size 16 --gpu-p
 
 batchgen run requests.jsonl -o results.jsonl --json --strict > summary.json
 
+batchgen run requests.jsonl -o results.jsonl --policy step --gpu-pages 64 --spill-dir /tmp/spill
+
 torchrun --nproc-per-node 2 -m batchgen run requests.jsonl -o results.jsonl
 
 [bold]Lines[/bold]
 
 A request: custom_id, url (/v1/chat/completions or /v1/completions) and body, with model, messages (text only) or \
 prompt (text or token ids), max_tokens, max_completion_tokens, temperature (0 if absent), top_p, stop, seed, logprobs, \
-top_logprobs, ignore_eos. Fields that change no text (user, metadata, ...) are ignored; others are refused by name.
+top_logprobs, ignore_eos. With --policy step also top_k, min_p, repetition_penalty, presence_penalty, \
+frequency_penalty, logit_bias, min_tokens, timeout (seconds), enable_thinking, thinking_budget, tools, tool_choice. \
+Fields that change no text (user, metadata, ...) are ignored; others are refused by name.
 
 A result: id, custom_id, response (status_code, request_id, body) and error, which is null or has code, message and \
 line. Lines come in order of completion, and hold neither a clock nor a random id.
@@ -99,7 +105,32 @@ def run(
     host_kv_watermark: Annotated[
         int, typer.Option(help="Percent of free host pages at which decode yields.", rich_help_panel=_ENGINE)
     ] = 70,
-    policy: Annotated[str, typer.Option(help="Scheduling policy.", rich_help_panel=_ENGINE)] = "boundary",
+    policy: Annotated[
+        str,
+        typer.Option(
+            help="boundary: decisions at page boundaries; step: at every token, preempting rows when pages run out.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = "boundary",
+    spill_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="Policy step: folder for preempted rows; without it they are prefilled again.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = None,
+    spill_bytes: Annotated[
+        str | None,
+        typer.Option(help="What --spill-dir may take, as in 512M or 8G.", rich_help_panel=_ENGINE),
+    ] = None,
+    adaptive_sampling: Annotated[
+        bool,
+        typer.Option(
+            "--adaptive-sampling",
+            help="Policy step: the temperature of sampled requests follows how sure the model is.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = False,
     row_exact: Annotated[
         bool,
         typer.Option(
@@ -134,6 +165,10 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a summary object on stdout.", rich_help_panel=_OUTCOME)
     ] = False,
+    log_level: Annotated[
+        str | None,
+        typer.Option(help="debug, info, warning or error: log on stderr.", rich_help_panel=_OUTCOME),
+    ] = None,
     with_traceback: Annotated[
         bool, typer.Option("--traceback", help="Show where a failure happened.", rich_help_panel=_OUTCOME)
     ] = False,
@@ -149,6 +184,10 @@ def run(
         raise typer.BadParameter("--json and -o - both want standard output")
     if output.exists() and requests.exists() and output.samefile(requests):
         raise typer.BadParameter("the results would overwrite the requests", param_hint="--output")
+    if log_level is not None and log_level not in _LOG_LEVELS:
+        raise typer.BadParameter(
+            f"{log_level!r} is not one of {', '.join(_LOG_LEVELS)}", param_hint="--log-level"
+        )
     from batchgen.requests.command import RunCommand, execute
 
     engine = {
@@ -166,6 +205,9 @@ def run(
         "cuda_graphs": not no_cuda_graphs,
         "host_kv_watermark": host_kv_watermark,
         "policy": policy,
+        "spill_dir": None if spill_dir is None else str(spill_dir),
+        "spill_bytes": None if spill_bytes is None else _bytes(spill_bytes),
+        "adaptive_sampling": adaptive_sampling,
     }
     command = RunCommand(
         requests=requests,
@@ -178,6 +220,7 @@ def run(
         progress=progress,
         as_json=as_json,
         with_traceback=with_traceback,
+        log_level=log_level,
     )
     return execute(command)
 
@@ -190,6 +233,14 @@ def bench(context: typer.Context) -> int:
     from batchgen.bench import main as bench_main
 
     return bench_main(context.args)
+
+
+def _bytes(text: str) -> int:
+    """512, 512K, 64M, 8G: units of 1024."""
+    number, unit = (text[:-1], text[-1].upper()) if text[-1:].upper() in _UNITS else (text, "")
+    if not number.isdecimal():
+        raise typer.BadParameter(f"{text!r} is not a size such as 512M or 8G", param_hint="--spill-bytes")
+    return int(number) * _UNITS[unit]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchgen.gates import agreed_gates
@@ -14,11 +15,16 @@ if TYPE_CHECKING:
 
     from batchgen.batchgen_worker import BatchGenWorker
     from batchgen.config import ModelConfig
-    from batchgen.models import PagedCausalLM
+    from batchgen.models import LoadedModel, PagedCausalLM
+    from batchgen.scheduler.engine.worker import StepWorker
 
 DTYPES = ("float32", "bfloat16", "float16")
 GPU_POOL_BYTES_ON_CPU = 2 << 30
 GPU_POOL_FRACTION = 0.5
+POLICIES = ("boundary", "step")
+DEFAULT_WATERMARK = 70
+#: A spill folder holds this many pools of KV, unless it is told otherwise.
+SPILLED_POOLS = 4
 
 
 class EngineOptionError(ValueError):
@@ -32,6 +38,9 @@ class EngineOptions:
     Pool sizes are pages of ``page_size`` tokens per rank (GPU) and per node (host). ``row_exact`` computes row by
     row on one thread, so that results do not depend on what else is in the batch; it is slow and meant for tests.
     ``gate_report`` is where gates that compare write what they find, unless a variable of theirs says where.
+
+    Of the step policy alone: ``spill_dir``, where rows that make room are kept, and the bytes they may take there;
+    ``adaptive_sampling``, whether the temperature follows what a row writes.
     """
 
     model: str = "smollm2"
@@ -46,7 +55,7 @@ class EngineOptions:
     threads: int | None = None
     seed: int = 0
     cuda_graphs: bool = True
-    host_kv_watermark: int = 70
+    host_kv_watermark: int = DEFAULT_WATERMARK
     policy: str = "boundary"
     initial_gpu_page_buffer: int = 32
     extension_gpu_page_buffer: int = 4
@@ -59,6 +68,9 @@ class EngineOptions:
     cuda_graph_max_seqlen: int = 0
     cuda_graph_num_buckets: int = 16
     gate_report: str | None = None
+    spill_dir: str | None = None
+    spill_bytes: int | None = None
+    adaptive_sampling: bool = False
 
 
 def build_worker(options: EngineOptions) -> BatchGenWorker:
@@ -72,10 +84,6 @@ def build_worker(options: EngineOptions) -> BatchGenWorker:
         batchgen.models.ModelLoadError: the model cannot be loaded.
     """
     check_options(options)
-    import torch
-
-    from batchgen.models import load_model
-
     rank = int(os.environ.get("RANK", "0"))
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     device = _resolve_device(options.device, int(os.environ.get("LOCAL_RANK", "0")))
@@ -84,13 +92,7 @@ def build_worker(options: EngineOptions) -> BatchGenWorker:
     with agreed_gates(options.gate_report):
         from batchgen.batchgen_worker import NUM_GPUS_PER_NODE, BatchGenWorker, BatchGenWorkerArgs
     local_rank = rank % NUM_GPUS_PER_NODE
-    loaded = load_model(
-        options.model,
-        dtype=getattr(torch, options.dtype),
-        device=device,
-        row_exact=options.row_exact,
-        seed=options.seed,
-    )
+    loaded = _load(options, device)
     if loaded.model.state_shape() is not None and world_size > NUM_GPUS_PER_NODE:
         # The worker moves KV between nodes, and nothing else of a sequence's memory.
         raise EngineOptionError(
@@ -131,12 +133,55 @@ def build_worker(options: EngineOptions) -> BatchGenWorker:
     )
 
 
+def build_step_worker(options: EngineOptions) -> StepWorker:
+    """Load the model and build what runs ``--policy step``: one process, one device.
+
+    Raises EngineOptionError or batchgen.models.ModelLoadError, as ``build_worker`` does.
+    """
+    check_options(options)
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    if world_size > 1:
+        raise EngineOptionError(
+            f"policy 'step' runs in one process, not in {world_size}; start it without torchrun, or use "
+            "--policy boundary"
+        )
+    from batchgen.scheduler.engine.device import ModelDevice
+    from batchgen.scheduler.engine.loop import Knobs
+    from batchgen.scheduler.engine.worker import StepWorker
+    from batchgen.scheduler.errors import SpillError
+    from batchgen.scheduler.file_spill import FileSpill
+
+    device = _resolve_device(options.device, 0)
+    _set_threads(options)
+    loaded = _load(options, device)
+    pages, _ = _pool_sizes(options, loaded.model, loaded.config, device)
+    spill = None
+    if options.spill_dir is not None:
+        budget = options.spill_bytes or SPILLED_POOLS * pages * _page_bytes(options, loaded.model)
+        try:
+            spill = FileSpill(Path(options.spill_dir), budget)
+        except SpillError as error:
+            raise EngineOptionError(f"--spill-dir: {error}") from error
+    return StepWorker(
+        loaded,
+        ModelDevice(
+            loaded,
+            num_blocks=pages,
+            block_size=options.page_size,
+            max_batch=options.max_batch_size,
+            cuda_graphs=options.cuda_graphs,
+        ),
+        max_batch=options.max_batch_size,
+        knobs=Knobs(options.prefill_micro_batch_tokens, options.adaptive_sampling),
+        spill=spill,
+    )
+
+
 def check_options(options: EngineOptions) -> None:
     """Raises EngineOptionError for what can be known without loading anything."""
     if options.dtype not in DTYPES:
         raise EngineOptionError(f"dtype {options.dtype!r} is not one of {', '.join(DTYPES)}")
-    if options.policy != "boundary":
-        raise EngineOptionError(f"policy {options.policy!r} is not known; use 'boundary'")
+    _check_policy(options)
     positive = (
         "page_size",
         "max_batch_size",
@@ -148,7 +193,7 @@ def check_options(options: EngineOptions) -> None:
     for name in positive:
         if getattr(options, name) < 1:
             raise EngineOptionError(f"{name} must be at least 1, got {getattr(options, name)}")
-    for name in ("gpu_kv_pages", "host_kv_pages", "threads"):
+    for name in ("gpu_kv_pages", "host_kv_pages", "threads", "spill_bytes"):
         value = getattr(options, name)
         if value is not None and value < 1:
             raise EngineOptionError(f"{name} must be at least 1, got {value}")
@@ -165,6 +210,46 @@ def check_options(options: EngineOptions) -> None:
             "page buffers must satisfy initial >= extension >= decision frequency >= 1, got "
             f"{buffers[0]}, {buffers[1]}, {buffers[2]}"
         )
+
+
+def _check_policy(options: EngineOptions) -> None:
+    """Each policy has options that mean nothing to the other: ignored, they would promise what does not happen."""
+    if options.policy not in POLICIES:
+        raise EngineOptionError(
+            f"policy {options.policy!r} is not known; use {' or '.join(map(repr, POLICIES))}"
+        )
+    if options.policy == "boundary":
+        own = {
+            "--spill-dir": options.spill_dir is not None,
+            "--spill-bytes": options.spill_bytes is not None,
+            "--adaptive-sampling": options.adaptive_sampling,
+        }
+        advice = "add --policy step, or leave it out"
+    else:
+        own = {
+            "--host-pages": options.host_kv_pages is not None,
+            "--host-kv-watermark": options.host_kv_watermark != DEFAULT_WATERMARK,
+        }
+        advice = "it has no host pool: leave it out, and see --spill-dir"
+    for name, given in own.items():
+        if given:
+            raise EngineOptionError(f"{name} means nothing to policy {options.policy!r}; {advice}")
+    if options.spill_bytes is not None and options.spill_dir is None:
+        raise EngineOptionError("--spill-bytes needs --spill-dir, the folder that they are the bytes of")
+
+
+def _load(options: EngineOptions, device: torch.device) -> LoadedModel:
+    import torch
+
+    from batchgen.models import load_model
+
+    return load_model(
+        options.model,
+        dtype=getattr(torch, options.dtype),
+        device=device,
+        row_exact=options.row_exact,
+        seed=options.seed,
+    )
 
 
 def _resolve_device(name: str, local_rank: int) -> torch.device:
@@ -221,20 +306,26 @@ def _pool_sizes(
     """
     import torch
 
-    layers, heads, dim = model.kv_pool_shape()
-    itemsize = getattr(torch, options.dtype).itemsize
-    page_bytes = 2 * layers * heads * dim * options.page_size * itemsize
-    aux = model.aux_pool_shape()
-    if aux is not None:
-        page_bytes += aux[0] * aux[1] * aux[2] * options.page_size * itemsize
     budget = GPU_POOL_BYTES_ON_CPU
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         budget = int(free * GPU_POOL_FRACTION)
     context_pages = -(-config.max_position_embeddings // options.page_size)
-    fitting = max(1, min(options.max_batch_size * context_pages, budget // page_bytes))
+    fitting = max(1, min(options.max_batch_size * context_pages, budget // _page_bytes(options, model)))
     gpu_pages = options.gpu_kv_pages or fitting
     return gpu_pages, options.host_kv_pages or 2 * gpu_pages
+
+
+def _page_bytes(options: EngineOptions, model: PagedCausalLM) -> int:
+    """Bytes of one page in all pools."""
+    import torch
+
+    layers, heads, dim = model.kv_pool_shape()
+    per_token = 2 * layers * heads * dim
+    aux = model.aux_pool_shape()
+    if aux is not None:
+        per_token += aux[0] * aux[1] * aux[2]
+    return per_token * options.page_size * int(getattr(torch, options.dtype).itemsize)
 
 
 def _session_name(world_size: int) -> str:

@@ -32,10 +32,10 @@ class TokenRate:
 def describe(counts: WorkerProgress, rate: float) -> str:
     """Speed, sequences and pages in one short line."""
     held = f", {counts.on_hold} on hold" if counts.on_hold else ""
+    host = f", host {counts.host_pages_used}/{counts.host_pages_total}" if counts.host_pages_total else ""
     return (
         f"{rate:.1f} tok/s, {counts.running} running, {counts.queued} queued{held}, "
-        f"pages {counts.gpu_pages_used}/{counts.gpu_pages_total}, "
-        f"host {counts.host_pages_used}/{counts.host_pages_total}"
+        f"pages {counts.gpu_pages_used}/{counts.gpu_pages_total}{host}"
     )
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from batchgen.gates import GateFlagError, close_gates, report_path
+from batchgen.logs import set_up_logging
 from batchgen.progress import ProgressBar
 from batchgen.requests.output import ResultFile
 from batchgen.requests.parse import RequestDefaults
@@ -46,6 +47,7 @@ class RunCommand:
     progress: bool | None = None
     as_json: bool = False
     with_traceback: bool = False
+    log_level: str | None = None
 
     def identity(self) -> RunIdentity:
         model = self.engine["model"]
@@ -58,12 +60,17 @@ class RunCommand:
             seed=self.engine["seed"],
             row_exact=self.engine["row_exact"],
             max_tokens_default=self.engine["max_tokens_default"],
+            policy=self.engine["policy"],
+            adaptive_sampling=self.engine["adaptive_sampling"],
         )
 
     def defaults(self) -> RequestDefaults:
         names = frozenset((self.engine["model"], self.identity().model))
         return RequestDefaults(
-            self.engine["max_tokens_default"], self.engine["seed"], None if self.ignore_model else names
+            self.engine["max_tokens_default"],
+            self.engine["seed"],
+            None if self.ignore_model else names,
+            self.engine["policy"],
         )
 
 
@@ -73,6 +80,7 @@ class Terminated(KeyboardInterrupt):
 
 def execute(command: RunCommand) -> int:
     """Run it; everything that can go wrong becomes one line on stderr and an exit code."""
+    set_up_logging(command.log_level)
     return _Run(command).execute()
 
 
@@ -131,12 +139,12 @@ class _Run:
 
     @contextmanager
     def _worker(self) -> Iterator[Worker]:
-        from batchgen.engine import EngineOptionError, build_worker
+        from batchgen.engine import EngineOptionError, build_step_worker, build_worker
 
+        worker: Worker
         try:
-            worker = build_worker(
-                replace(self._engine_options(), gate_report=report_path(self.command.output))
-            )
+            options = replace(self._engine_options(), gate_report=report_path(self.command.output))
+            worker = (build_step_worker if options.policy == "step" else build_worker)(options)
         except EngineOptionError as error:
             raise UsageError(str(error)) from error
         except GateFlagError as error:
@@ -184,7 +192,7 @@ class _Run:
             errors = f" and {tally.new_errors} error lines" if tally.new_errors else ""
             text = (
                 f"{tally.results} results{errors} in {tally.seconds:.1f} s, {tally.generated_tokens} tokens, "
-                f"{tally.tokens_per_second:.1f} tokens/s: {command.output}"
+                f"{tally.tokens_per_second:.1f} tokens/s{_parking(stats)}: {command.output}"
             )
         code = EXIT_ERROR_LINES if command.strict and tally.errors else EXIT_OK
         self._say(text)
@@ -249,6 +257,15 @@ class _Run:
                     "reports": self.closing.reports,
                 }
             print(json.dumps(facts), flush=True)
+
+
+def _parking(stats: Mapping[str, int | float]) -> str:
+    """How often rows made room for others, where that can be (the step policy)."""
+    spilled, requeued = stats.get("spilled", 0), stats.get("requeued", 0)
+    resumed = stats.get("swapped_in", 0) + stats.get("resumed", 0)
+    if "preempted" not in stats:
+        return ""
+    return f", {spilled + requeued} preempted ({spilled} spilled, {requeued} requeued), {resumed} resumed"
 
 
 def _terminate(signum: int, frame: FrameType | None) -> None:

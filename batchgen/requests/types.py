@@ -90,9 +90,9 @@ class GenerationResult:
     """What the worker gives back.
 
     ``finish_reason``: "stop", "length" or "error"; under the step policy also "tool_calls", "timeout" and
-    "cancelled". ``detail``: "eos", "stop_string", "repetition", "max_tokens", the guard that ended it, or the text of the
-    error. ``logprobs``: one entry per token id, where the request asked for them. ``reasoning``: what the model thought
-    before ``text``.
+    "cancelled". ``detail``: "eos", "stop_string", "repetition", "max_tokens", the guard that ended it, or the text of
+    the error. ``logprobs``: one entry per token id, where the request asked for them. ``reasoning``: what the model
+    thought before ``text``.
     """
 
     custom_id: str

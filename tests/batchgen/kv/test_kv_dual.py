@@ -44,6 +44,39 @@ def test_both_pools_give_the_same_pages(dual: DualKVCacheCoordinator) -> None:
     dual.check_invariants()
 
 
+def test_pages_change_their_owner_in_both_pools_without_becoming_free(dual: DualKVCacheCoordinator) -> None:
+    dual.allocate_pages_for_sequences([1, 2], [12, 4])
+    dual.rebuild_page_table([1, 2])
+    dual.regroup_pages([1], {-7: [5, 4], 3: [3]})
+    assert dual.pages_of(-7) == [5, 4] and dual.pages_of(3) == [3] and not dual.has_sequence(1)
+    assert dual.get_stats() == KVStats(2, 4, 6)
+    assert dual.gpu_table[0].tolist() == [-1] * 7
+    dual.check_invariants()
+    dual.regroup_pages([3, -7], {1: [5, 4, 3]})
+    assert dual.pages_of(1) == [5, 4, 3]
+    dual.check_invariants()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ([9], {1: []}, KeyError),
+        ([1, 1], {3: [5, 4, 3]}, KeyError),
+        ([1], {3: [5, 4]}, ValueError),  # a page would be nobody's
+        ([1], {3: [5, 4, 3], 4: [3]}, ValueError),  # one would have two owners
+        ([1], {2: [5, 4, 3]}, ValueError),  # 2 has pages of its own
+    ],
+)
+def test_a_regrouping_that_loses_or_doubles_a_page_changes_nothing(
+    dual: DualKVCacheCoordinator, old: list[int], new: dict[int, list[int]], error: type[Exception]
+) -> None:
+    dual.allocate_pages_for_sequences([1, 2], [12, 4])
+    before = state(dual)
+    with pytest.raises(error):
+        dual.regroup_pages(old, new)
+    assert state(dual) == before
+
+
 def test_the_coordinator_shows_the_primary(dual: DualKVCacheCoordinator) -> None:
     dual.allocate_pages_for_sequences([1, 2], [4, 8])
     dual.rebuild_page_table([2, 1])

@@ -2,7 +2,8 @@
 
 Both L2 levels back to back and every boundary situation under `shadow compare`; small pools, one step a phase and two
 ranks in processes of their own; and, for slice 5, what no run of one rank comes to. A method of either slice that no
-run has compared, or a branch of slice 5's (whose methods plan) that no compared call has taken, is exit 3.
+run has compared is exit 3, and so is a branch that no compared call has taken of those that plan: of all of slice 5,
+and of what slice 9 decides at a boundary.
 """
 
 from __future__ import annotations
@@ -17,6 +18,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "out" / "gates"
 PREFIXES = ("BATCHGEN_WORKER_KV", "BATCHGEN_WORKER_DECODE")
+PLANS = (
+    "BATCHGEN_WORKER_KV",
+    *(
+        f"BATCHGEN_WORKER_DECODE:{method}"
+        for method in (
+            "_compute_boundary_decisions",
+            "_host_page_claims",
+            "_select_sequences_for_onhold",
+            "_can_extend",
+        )
+    ),
+)
 MODELS = ("tiny", "tiny-dual")
 LEVELS = ("--workload", "L2-2048,L2-4096", "--page-size", "4", "--max-batch", "128", "--content-every", "64")
 #: Three quarters of what all rows need at their longest: some go on hold.
@@ -59,6 +72,7 @@ def main() -> int:
         print("no run has written a report: nothing was compared", file=sys.stderr)
         return 3
     names = [option for prefix in PREFIXES for option in ("--require", prefix)]
+    names += [option for plan in PLANS for option in ("--all-branches", plan)]
     pages = [
         "--json",
         str(OUT / "gates.json"),
@@ -67,7 +81,7 @@ def main() -> int:
         "--html",
         str(OUT / "gates.html"),
     ]
-    sums = ["gates", *reports, *names, "--all-branches", PREFIXES[0], *pages]
+    sums = ["gates", *reports, *names, *pages]
     code = subprocess.run([sys.executable, "-m", "shadow.cli", *sums], cwd=ROOT, check=False).returncode
     print((OUT / "gates.md").read_text(encoding="utf-8"))
     for line in failed:
@@ -101,8 +115,12 @@ def _runs(scale: str) -> list[tuple[str, list[str], dict[str, str]]]:
         ]
         ranks = {"NUM_GPUS_PER_NODE": "1", "OMP_NUM_THREADS": "1"}
         runs.append((f"ranks-{model}", launched, {**_flags(f"ranks-{model}"), **ranks}))
-    beyond = ["-m", "pytest", "-q", "-m", "", "tests/batchgen/worker/test_kv_gate.py"]
-    runs.append(("beyond-runs", beyond, {"BATCHGEN_WORKER_KV_REPORT": str(OUT / "beyond-runs.kv.jsonl")}))
+    tests = ["-m", "pytest", "-q", "-m", "not multirank", "-p", "no:cacheprovider"]
+    beyond = [*tests, "tests/batchgen/worker/test_kv_gate.py"]
+    runs.append(("beyond-kv", beyond, {"BATCHGEN_WORKER_KV_REPORT": str(OUT / "beyond-kv.kv.jsonl")}))
+    beyond = [*tests, "tests/batchgen/worker/test_boundary.py"]
+    decode = {name: value for name, value in _flags("beyond-decode").items() if "_KV_" not in name}
+    runs.append(("beyond-decode", beyond, decode))
     return runs
 
 

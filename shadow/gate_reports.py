@@ -115,14 +115,14 @@ def added_up(
 
     Args:
         require: gates that must be there.
-        all_branches: gates each of whose branches must have been taken by a compared call.
+        all_branches: gates, or methods as "GATE:method", each of whose branches must have been taken by a compared call.
         allow: methods, and branches by the names that reports give them, that need not be compared.
     """
     wanted, allowed, findings, checks = set(all_branches), set(allow), [], []
     used: set[str] = set()
     rows: list[tuple[str, ...]] = []
     verdicts: list[Verdict] = []
-    for gate in sorted({*require, *wanted} - gates.keys()):
+    for gate in sorted({*require, *(name.partition(":")[0] for name in wanted)} - gates.keys()):
         findings.append(
             _short(gate, "", "no report has a summary of this gate", "set its _COMPARE and _REPORT")
         )
@@ -137,14 +137,22 @@ def added_up(
             used |= {name} & allowed
             unseen = [branch for branch in count.unseen if branch not in allowed]
             used |= {*count.unseen} & allowed
-            if gate in wanted and unseen:
+            every = gate in wanted or f"{gate}:{name}" in wanted
+            if every and unseen:
                 mine.append(
                     _short(gate, name, f"no compared call took {', '.join(unseen)}", "add such a run")
                 )
-            if gate in wanted and count.compared and count.uncounted.total() >= count.compared:
+            if every and count.compared and count.uncounted.total() >= count.compared:
                 mine.append(_short(gate, name, "its branches were not counted", ", ".join(count.uncounted)))
             rows.append((gate, name, *_cells(count)))
-        if gate in wanted and not summary.branches[1]:
+        missing = {name for name in wanted if name.startswith(f"{gate}:")} - {
+            f"{gate}:{name}" for name in methods
+        }
+        mine += [
+            _short(gate, name.partition(":")[2], "no gated method has this name", "")
+            for name in sorted(missing)
+        ]
+        if any(name.partition(":")[0] == gate for name in wanted) and not summary.branches[1]:
             mine.append(_short(gate, "", "no branches were counted", "set its _BRANCHES=1"))
         verdict = Verdict.COVERAGE_SHORT if mine else Verdict.EQUAL
         if summary.faults or summary.diverged:
@@ -194,7 +202,7 @@ def _why(count: MethodCount) -> tuple[str, str]:
 
 def _short(gate: str, method: str, message: str, hint: str) -> Finding:
     where = tuple(Fact(name, value) for name, value in (("gate", gate), ("method", method)) if value)
-    return Finding("not-compared", Level.WARNING, f"{method or gate}: {message}", where, hint=hint)
+    return Finding("not-compared", Level.WARNING, f"{method or gate}: {message}", where, hint=hint or None)
 
 
 def _bad(gate: str, method: str, count: MethodCount) -> Finding:

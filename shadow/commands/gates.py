@@ -35,8 +35,8 @@ def add_parser(commands: Any) -> None:
         "--all-branches",
         action="append",
         default=[],
-        metavar="PREFIX",
-        help="a gate each of whose branches a compared call must have taken; repeatable",
+        metavar="PREFIX[:METHOD]",
+        help="a gate, or one method of it, each of whose branches a compared call must have taken; repeatable",
     )
     gates.add_argument(
         "--allow",

@@ -22,6 +22,7 @@ torch.use_deterministic_algorithms torch.utils.data
 """
 _BUILTINS_DENIED_NAMES = "__import__ breakpoint compile eval exec exit globals help input open print quit"
 _VOLATILE_NAMES = """
+numpy.empty numpy.empty_like torch.empty torch.empty_like torch.empty_strided
 time.time time.time_ns time.monotonic time.monotonic_ns time.perf_counter time.perf_counter_ns
 time.process_time time.process_time_ns time.thread_time uuid.uuid1 uuid.uuid4
 """
@@ -32,7 +33,8 @@ pop popitem popleft remove reverse rotate setdefault sort symmetric_difference_u
 _ALLOWED = frozenset(_ALLOWED_NAMES.split())
 _DENIED = frozenset(_DENIED_NAMES.split())
 _BUILTINS_DENIED = frozenset(_BUILTINS_DENIED_NAMES.split())
-#: Answers that differ from call to call: the candidate gets those that the control got.
+#: Answers that differ from call to call (memory that nobody has written yet, too): the candidate gets those that the
+#: control got.
 VOLATILE = frozenset(_VOLATILE_NAMES.split())
 #: Methods that change the container they belong to.
 MUTATORS = frozenset(_MUTATOR_NAMES.split())

@@ -139,3 +139,11 @@ def test_branches_that_were_never_counted_are_short_where_all_are_wanted(tmp_pat
     report = write(tmp_path / "1.jsonl", [("sign", 4), ("double", 1)], branches="0")
     code, _, found = counted(tmp_path, report, "--all-branches", PREFIX)
     assert code == 3 and found == [f"{PREFIX}: no branches were counted"]
+
+
+def test_all_branches_may_be_wanted_of_one_method(tmp_path: Path) -> None:
+    report = write(tmp_path / "1.jsonl", [("sign", 4), ("double", 1)])
+    assert counted(tmp_path, report, "--all-branches", f"{PREFIX}:double")[0] == 0
+    assert counted(tmp_path, report, "--all-branches", f"{PREFIX}:sign")[0] == 3
+    code, _, found = counted(tmp_path, report, "--all-branches", f"{PREFIX}:signs")
+    assert code == 3 and found == ["signs: no gated method has this name"]

@@ -17,21 +17,22 @@ from .test_kv_section import stopped_at
 
 
 class Node:
-    """One node, one rank, one boundary: sequences by hand, the decision of the real worker."""
+    """One boundary of nodes with one rank each (one where nothing else is said): sequences by hand, the decision of the
+    real worker."""
 
     def __init__(
-        self, worker: BatchGenWorker, *, gpu_free: int, host_free: int, host_total: int = 100
+        self, worker: BatchGenWorker, *, gpu_free: int, host_free: int, host_total: int = 100, nodes: int = 1
     ) -> None:
         self.worker = worker
-        self.gpu_free = gpu_free
-        self.host = NodeHostStats(0, host_free, host_total)
+        self.gpu_free = dict.fromkeys(range(nodes), gpu_free)
+        self.hosts = [NodeHostStats(node, host_free, host_total) for node in range(nodes)]
         self.decoding: dict[str, dict[str, Any]] = {}
         self.waiting: dict[str, dict[str, Any]] = {}
 
-    def add(self, uuid: str, *, priority: int = 0) -> SequenceEntry:
+    def add(self, uuid: str, *, priority: int = 0, rank: int = 0) -> SequenceEntry:
         seq = SequenceEntry(uuid, len(self.worker.global_batch), 4, 4, priority=priority)
         self.worker.global_batch.add_sequence(seq)
-        self.worker.global_batch.assign_rank(uuid, 0)
+        self.worker.global_batch.assign_rank(uuid, rank)
         return seq
 
     def decodes(
@@ -45,12 +46,13 @@ class Node:
         grow: int = 0,
         done: bool = False,
         priority: int = 0,
+        rank: int = 0,
     ) -> None:
-        self.add(uuid, priority=priority)
+        self.add(uuid, priority=priority, rank=rank)
         self.decoding[uuid] = {
             "decoded_length": decoded,
             "completed": done,
-            "assigned_rank": 0,
+            "assigned_rank": rank,
             "gpu_pages_allocated": gpu,
             "host_pages_allocated": host,
             "additional_pages_needed": more,
@@ -65,11 +67,12 @@ class Node:
         pages: int,
         host: int = 10,
         status: SequenceStatus = SequenceStatus.ON_HOLD,
+        rank: int = 0,
     ) -> None:
-        self.add(uuid)
+        self.add(uuid, rank=rank)
         self.waiting[uuid] = {
             "pages_needed": pages,
-            "assigned_rank": 0,
+            "assigned_rank": rank,
             "status": int(status),
             "decoded_length": decoded,
             "host_pages_allocated": host,
@@ -77,7 +80,7 @@ class Node:
 
     def decide(self) -> BoundaryDecisions:
         return self.worker._compute_boundary_decisions(
-            list(self.decoding), self.decoding, self.waiting, {0: self.gpu_free}, [self.host]
+            list(self.decoding), self.decoding, self.waiting, self.gpu_free, self.hosts
         )
 
 
@@ -133,6 +136,37 @@ def test_growth_that_can_never_be_met_is_an_error_with_the_numbers(worker: Batch
     node = Node(worker, gpu_free=10, host_free=2)
     node.decodes("grows", decoded=50, grow=8)
     assert "8 host pages wanted by 1 sequences, 2 of 100 free" in (node.decide().scheduler_error or "")
+
+
+def test_each_node_pays_for_its_own_growth_with_its_own_sequences(
+    worker: BatchGenWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batchgen_worker, "NUM_GPUS_PER_NODE", 1)
+    monkeypatch.setattr(worker, "world_size", 2)
+    worker.args.enable_host_kv_eviction = False
+    node = Node(worker, gpu_free=10, host_free=4, nodes=2)
+    node.decodes("too-much", decoded=50, grow=8)
+    node.decodes("beside-it", decoded=40)
+    node.decodes("elsewhere", decoded=30, grow=3, rank=1)
+    node.waits("fresh", decoded=1, pages=3, status=SequenceStatus.PREFILLED)
+    node.waits("fresh-elsewhere", decoded=1, pages=3, status=SequenceStatus.PREFILLED, rank=1)
+    decision = node.decide()
+    assert decision.onhold_uuids == ("too-much",), "it waits for what its own node has not run yet"
+    assert (decision.host_growth_uuids, decision.host_growth_pages) == (("elsewhere",), (3,))
+    assert decision.decode_uuids_final == ("beside-it", "elsewhere")
+    assert set(decision.new_load_uuids) == {"fresh", "fresh-elsewhere"}
+
+
+def test_what_waits_on_another_node_does_not_help(
+    worker: BatchGenWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batchgen_worker, "NUM_GPUS_PER_NODE", 1)
+    monkeypatch.setattr(worker, "world_size", 2)
+    worker.args.enable_host_kv_eviction = False
+    node = Node(worker, gpu_free=10, host_free=4, nodes=2)
+    node.decodes("too-much", decoded=50, grow=8)
+    node.waits("fresh-elsewhere", decoded=1, pages=3, status=SequenceStatus.PREFILLED, rank=1)
+    assert "node 0: 8 host pages wanted" in (node.decide().scheduler_error or "")
 
 
 def test_loads_take_the_longest_that_fit_rows_and_pages(worker: BatchGenWorker) -> None:

@@ -19,13 +19,13 @@ GROWTH_BLOCKS = 1
 
 def preempt_requeue(sched: SchedCtx, a: ActiveSeq) -> PreemptedSeq:
     """The row as it waits for its prefill. Its blocks are offered to the prefix cache, then freed."""
-    tokens = _history(sched, a)
+    tokens = history_of(sched, a)
     release_seq(sched, a.seq, cache=True)
     sched.io.telemetry.count("requeued")
     return PreemptedSeq(a, tokens)
 
 
-def _history(sched: SchedCtx, a: ActiveSeq) -> list[int]:
+def history_of(sched: SchedCtx, a: ActiveSeq) -> list[int]:
     """What the model was fed, the dropped tokens as well; the pending `last_token` was not yet."""
     if sched.quirks.history_without_dropped:
         return a.seq.tokens[: a.prompt_tokens] + a.output_tokens[:-1]

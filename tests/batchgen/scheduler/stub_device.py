@@ -40,6 +40,15 @@ class Failure:
     times: int
 
 
+@dataclass(frozen=True)
+class LaunchSeen:
+    """What a launch was given: the command, and of each row the KV slot and the length before it."""
+
+    command: Decode
+    slots: tuple[int, ...]
+    seq_lens: tuple[int, ...]
+
+
 @dataclass
 class StubDevice:
     """`ssm`: sequences have a recurrent state, in slots numbered the other way round than KV slots.
@@ -56,7 +65,7 @@ class StubDevice:
     logits_are_fp32: bool = True
     shape: Callable[[Sequence[int], NDArray[np.float32]], None] | None = None
     lost: bool = False
-    launches: list[tuple[Decode, tuple[int, ...]]] = field(default_factory=list)
+    launches: list[LaunchSeen] = field(default_factory=list)
     prefills: list[tuple[int, ...]] = field(default_factory=list)
     released: list[tuple[int, bool]] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)
@@ -95,6 +104,10 @@ class StubDevice:
     @property
     def held_blocks(self) -> int:
         return sum(users > 0 for users in self._users)
+
+    @property
+    def live(self) -> list[SequenceState]:
+        return list(self._alive.values())
 
     @property
     def live_sequences(self) -> int:
@@ -229,7 +242,9 @@ class StubDevice:
             raise EffectError(f"launch {self._held[0]} was not waited for")
         if len(command.tokens) != len(seqs):
             raise EffectError(f"{len(command.tokens)} tokens for {len(seqs)} rows")
-        self.launches.append((command, tuple(seq.slot_idx for seq in seqs)))
+        self.launches.append(
+            LaunchSeen(command, tuple(seq.slot_idx for seq in seqs), tuple(seq.seq_len for seq in seqs))
+        )
         self._maybe_fail("reserve")
         for seq in seqs:
             self._known(seq)

@@ -6,16 +6,16 @@ block more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from batchgen.scheduler.drain import fail_row, release_seq
+from batchgen.scheduler.drain import fail_row, release_seq, send_error
+from batchgen.scheduler.errors import LaunchError
 from batchgen.scheduler.file_spill import FileSpill
-from batchgen.scheduler.ports import Levers, Limits
+from batchgen.scheduler.ports import Limits
 from batchgen.scheduler.quirks import Quirks
 from batchgen.scheduler.requeue import resume_preempted_seqs
 from batchgen.scheduler.sequences import (
@@ -32,9 +32,9 @@ from batchgen.scheduler.step import step_decode_only
 from batchgen.scheduler.swap_in import swap_in
 from batchgen.scheduler.sweep import sweep_parked
 from batchgen.scheduler.tokens.finish import finish_reason
-from batchgen.scheduler.trace import StepTrace
+from batchgen.scheduler.trace import Planned, StepTrace
 from tests.batchgen.scheduler.rows import Inbox, bare_row, context
-from tests.batchgen.scheduler.stub_device import StubDevice
+from tests.batchgen.scheduler.stub_device import LaunchSeen, StubDevice
 
 IDS = TokenIds(think_end=2, think_start=3, code_fence=4, tool_call_start=5, tool_call_end=6)
 EOS = 0
@@ -69,26 +69,70 @@ class Scenario:
     adaptive: bool = False
     quirks: Quirks = CORRECTED
     failures: tuple[tuple[str, Exception, int], ...] = ()  # point, error, calls before it
-    record: bool = True
 
-    @property
-    def ample(self) -> int:
-        """Blocks with which nobody waits for anybody."""
-        return sum(request.blocks(self.block_size) + 1 for request in self.requests)
+
+@dataclass(frozen=True)
+class RowSeen:
+    """A row as a step found it."""
+
+    slot: int
+    key: int
+    seq_len: int
+    last_token: int
+    remaining: int
+    outputs: tuple[int, ...]
+    events: int
+    immune_until: int
+    first_block: int
+    blocks: int
+
+    @classmethod
+    def of(cls, row: ActiveSeq) -> RowSeen:
+        receiver = row.receiver
+        assert isinstance(receiver, Inbox)
+        return cls(
+            row.seq.slot_idx,
+            row.seq.sort_key,
+            row.seq.seq_len,
+            row.last_token,
+            row.remaining,
+            tuple(row.output_tokens),
+            len(receiver.events),
+            row.immune_until,
+            row.seq.block_table[0] if row.seq.block_table else -1,
+            len(row.seq.block_table),
+        )
 
 
 @dataclass
 class StepSeen:
-    """A call of `step_decode_only`: the rows before it, the rows after it."""
+    """A call of `step_decode_only`: the rows before it in their order, and what came of it."""
 
-    before: list[str]
-    keys: dict[str, int]
+    before: dict[str, RowSeen]
+    parked_before: list[str]
     after: list[str]
-    swapped: list[str]
-    preempted: list[str]
-    trace: StepTrace | None
-    launches: list[tuple[tuple[int, ...], tuple[int, ...]]]  # tokens, slots
+    parked: list[str]
+    trace: StepTrace
+    launches: list[LaunchSeen]
     freed: int
+    #: Whether the scratch holds the object that was lent.
+    buffer_back: bool
+    buffer_bytes: int
+
+    @property
+    def sorted(self) -> list[str]:
+        """The names as the rule has them: ascending by key, as they came on a tie."""
+        return sorted(self.before, key=lambda name: self.before[name].key)
+
+
+@dataclass(frozen=True)
+class ResumeSeen:
+    """A parked row that came back."""
+
+    parked: RowSeen
+    tokens: tuple[int, ...]
+    back: RowSeen
+    back_tokens: tuple[int, ...]
 
 
 @dataclass
@@ -101,7 +145,9 @@ class World:
     ended: list[ActiveSeq] = field(default_factory=list)
     rows: dict[str, ActiveSeq] = field(default_factory=dict)
     steps: list[StepSeen] = field(default_factory=list)
+    resumes: list[ResumeSeen] = field(default_factory=list)
     traces: list[StepTrace] = field(default_factory=list)
+    planned: list[Planned] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         scenario = self.scenario
@@ -115,10 +161,13 @@ class World:
         for point, error, skip in scenario.failures:
             self.device.fail(point, error, skip=skip)
         limits = Limits(max_batch=scenario.max_batch, preempt_immunity=scenario.immunity)
-        settings: dict[str, Any] = {"limits": limits, "quirks": scenario.quirks, "levers": Levers()}
-        if scenario.record:
-            settings["record"] = self.traces.append
-        self.sched = context(self.device, **settings)
+        self.sched = context(
+            self.device,
+            limits=limits,
+            quirks=scenario.quirks,
+            record=self.traces.append,
+            planned=self.planned.append,
+        )
         self.spill: FileSpill | None = None
         if scenario.spill_budget:
             assert self.directory is not None, "a scenario with a spill store needs a folder"
@@ -127,23 +176,46 @@ class World:
 
     # -- one tick
 
-    def tick(self) -> None:
-        self._admit()
-        self.step()
-        self._retire()
-        if not self.active and not self.waiting and not self.preempted and not self.swapped:
-            return
+    def stepping(self, most: int = 2000) -> Iterator[StepSeen]:
+        """Ticks to the end, each seen right after its step; AssertionError where there is none within `most`."""
+        for _ in range(most):
+            if self.over:
+                return
+            self._admit()
+            yield self.step()
+            self._retire()
+            self._bring_back()
+        raise AssertionError(f"{len(self.ended)} of {len(self.scenario.requests)} ended within {most} ticks")
+
+    def run(self) -> World:
+        for _ in self.stepping():
+            pass
+        return self
+
+    def _bring_back(self) -> None:
         self.ended += sweep_parked(self.sched, self.spill, self.swapped, self.preempted)
+        parked = {p.a.request_id: (RowSeen.of(p.a), tuple(p.tokens)) for p in self._parked()}
+        first_back = len(self.active)
         if self.spill is not None:
             swap_in(self.sched, self.spill, self.swapped, self.active)
         resume_preempted_seqs(self.sched, self.preempted, self.active)
+        for row in self.active[first_back:]:
+            self.resumes.append(
+                ResumeSeen(*parked.pop(row.request_id), RowSeen.of(row), tuple(row.seq.tokens))
+            )
+        still = {p.a.request_id for p in self._parked()}
+        self.ended += [self.rows[name] for name in parked if name not in still]
 
-    def step(self) -> None:
-        device, active = self.device, self.active
-        before, launched, freed = list(active), len(device.launches), len(device.released)
-        keys = {row.request_id: row.seq.sort_key for row in active}
+    def _parked(self) -> list[SwappedSeq | PreemptedSeq]:
+        return [*self.swapped, *self.preempted]
+
+    def step(self) -> StepSeen:
+        device, scratch = self.device, self.sched.scratch
+        before = {row.request_id: RowSeen.of(row) for row in self.active}
+        parked_before = [p.a.request_id for p in self._parked()]
+        launched, freed, lent = len(device.launches), len(device.released), scratch.host_bytes
         step_decode_only(
-            active,
+            self.active,
             IDS.think_end,
             IDS.think_start,
             IDS.code_fence,
@@ -155,34 +227,27 @@ class World:
             self.swapped,
             self.preempted,
         )
-        seen = StepSeen(
-            [row.request_id for row in before],
-            keys,
-            [row.request_id for row in active],
-            [parked.a.request_id for parked in self.swapped],
-            [parked.a.request_id for parked in self.preempted],
-            self.traces[-1] if self.traces else None,
-            [(command.tokens, slots) for command, slots in device.launches[launched:]],
-            len(device.released) - freed,
+        after = [row.request_id for row in self.active]
+        parked = [p.a.request_id for p in self._parked()]
+        self.steps.append(
+            StepSeen(
+                before,
+                parked_before,
+                after,
+                parked,
+                self.traces[-1],
+                device.launches[launched:],
+                len(device.released) - freed,
+                scratch.host_bytes is lent,
+                len(scratch.host_bytes),
+            )
         )
-        self.steps.append(seen)
-        gone = set(seen.before) - set(seen.after) - set(seen.swapped) - set(seen.preempted)
-        self.ended += [row for row in before if row.request_id in gone]
+        self.ended += [self.rows[name] for name in before if name not in after and name not in parked]
+        return self.steps[-1]
 
     @property
     def over(self) -> bool:
         return not (self.active or self.swapped or self.preempted or self.waiting)
-
-    def run(self, after_tick: Callable[[World], None] | None = None, most: int = 2000) -> World:
-        """To the end; AssertionError where it does not come within `most` ticks."""
-        for _ in range(most):
-            if self.over:
-                break
-            self.tick()
-            if after_tick is not None:
-                after_tick(self)
-        assert self.over, f"{len(self.ended)} of {len(self.scenario.requests)} ended within {most} ticks"
-        return self
 
     def close(self) -> None:
         if self.spill is not None:
@@ -210,25 +275,31 @@ class World:
         while self.waiting and len(self.active) < self.scenario.max_batch:
             if self.swapped or self.preempted:
                 return
-            index, request = self.waiting[0]
-            wanted = len(request.prompt) // device.block_size + 2
-            if device.free_blocks < wanted and not device.reclaim(wanted - device.free_blocks):
-                if wanted <= device.total_blocks and self.active:
-                    return
-                self._reject(index, request)
-                continue
+            wanted = (len(self.waiting[0][1].prompt) - 1) // device.block_size + 2
             if device.free_blocks < wanted:
-                continue
-            self.waiting.pop(0)
-            row = self._row(index, request)
-            row.seq = device.alloc_sequence()
-            first = int(np.frombuffer(device.prefill(request.prompt, row.seq), np.float32).argmax())
-            row.output_tokens, row.last_token, row.draws = [first], first, 1
-            row.remaining -= 1
-            row.finished = row.remaining == 0 or first == EOS
-            row.receiver.send(RowEvent("token", first))
-            self.active.append(row)
+                device.reclaim(wanted - device.free_blocks)
+            if device.free_blocks < wanted and self.active:
+                return
+            self._prefill(*self.waiting.pop(0))
             self._retire()
+
+    def _prefill(self, index: int, request: Request) -> None:
+        row, device = self._row(index, request), self.device
+        try:
+            row.seq = device.alloc_sequence()
+        except LaunchError as error:
+            self.ended.append(row)
+            return send_error(row, str(error))
+        try:
+            first = int(np.frombuffer(device.prefill(request.prompt, row.seq), np.float32).argmax())
+        except LaunchError as error:
+            self.ended.append(row)
+            return fail_row(self.sched, row, str(error))
+        row.output_tokens, row.last_token, row.draws = [first], first, 1
+        row.remaining -= 1
+        row.finished = row.remaining == 0 or first == EOS
+        row.receiver.send(RowEvent("token", first))
+        self.active.append(row)
 
     def _row(self, index: int, request: Request) -> ActiveSeq:
         row = bare_row(
@@ -251,13 +322,6 @@ class World:
         )
         self.rows[row.request_id] = row
         return row
-
-    def _reject(self, index: int, request: Request) -> None:
-        self.waiting.pop(0)
-        row = self._row(index, request)
-        row.receiver.send(RowEvent("error", text="the prompt does not fit the pool"))
-        row.error = "the prompt does not fit the pool"
-        self.ended.append(row)
 
     def _retire(self) -> None:
         for row in [row for row in self.active if row.finished]:

@@ -7,6 +7,7 @@ import random
 from hypothesis import strategies as st
 
 from batchgen.scheduler.errors import EffectError, ForwardError, KvExhausted, ReadbackError, SpillError
+from batchgen.scheduler.quirks import Quirks
 from batchgen.scheduler.sequences import RowSampling
 from tests.batchgen.scheduler.world import Request, Scenario
 
@@ -46,7 +47,8 @@ requests = st.builds(
 
 
 @st.composite
-def scenarios(draw: st.DrawFn, failures: bool = False) -> Scenario:
+def scenarios(draw: st.DrawFn, failures: bool = False, quirks: bool = False) -> Scenario:
+    """`failures`: of the device and the store, anywhere. `quirks`: as the engine studied behaves, or not."""
     size = draw(st.integers(1, 4))
     batch = tuple(draw(st.lists(requests, min_size=1, max_size=6)))
     largest = max(request.blocks(size) for request in batch)
@@ -63,6 +65,9 @@ def scenarios(draw: st.DrawFn, failures: bool = False) -> Scenario:
         max_batch=draw(st.sampled_from([2, 16])),
         adaptive=draw(st.booleans()),
         failures=tuple(draw(st.lists(failing, max_size=2))) if failures else (),
+        quirks=draw(st.sampled_from([Quirks.corrected(), Quirks.faithful()]))
+        if quirks
+        else Quirks.corrected(),
     )
 
 

@@ -12,7 +12,7 @@ from batchgen.scheduler.trace import StepTrace
 
 @dataclass
 class Batch:
-    """The three lists, and the traces of the steps."""
+    """The three lists, the traces of the steps, and the five special tokens: none."""
 
     sched: SchedCtx
     active: list[ActiveSeq]
@@ -20,19 +20,15 @@ class Batch:
     swapped: list[SwappedSeq] = field(default_factory=list)
     preempted: list[PreemptedSeq] = field(default_factory=list)
     traces: list[StepTrace] = field(default_factory=list)
+    ids: tuple[int | None, int | None, int | None, int | None, int | None] = (None,) * 5
 
     def __post_init__(self) -> None:
         self.sched.record = self.traces.append
 
     def step(self) -> StepTrace:
-        """With no special tokens."""
         step_decode_only(
             self.active,
-            None,
-            None,
-            None,
-            None,
-            None,
+            *self.ids,
             False,
             self.sched,
             self.spill,

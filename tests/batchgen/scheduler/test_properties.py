@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.batchgen.scheduler.properties import ALWAYS, UNDISTURBED, Property
+from batchgen.scheduler.order import order_rows
+from batchgen.scheduler.readback import plan_readback
+from batchgen.scheduler.resume_plan import plan_requeue_resume, plan_swap_in
+from batchgen.scheduler.victims import choose_decode_victim
+from tests.batchgen.scheduler.properties import ALWAYS, UNDISTURBED, Property, run
 from tests.batchgen.scheduler.scenarios import scenarios
 from tests.batchgen.scheduler.world import Scenario
+
+PLANNERS: dict[str, Callable[..., object]] = {
+    planner.__name__: planner
+    for planner in (order_rows, plan_readback, choose_decode_victim, plan_requeue_resume, plan_swap_in)
+}
 
 QUICK, THOROUGH = (
     settings(
@@ -27,9 +38,9 @@ profiles = pytest.mark.parametrize(
 
 @profiles
 @pytest.mark.parametrize("holds", ALWAYS, ids=lambda holds: holds.__name__)
-def test_it_holds_with_failures_anywhere(holds: Property, profile: settings) -> None:
+def test_it_holds_with_failures_and_known_defects(holds: Property, profile: settings) -> None:
     @profile
-    @given(scenarios(failures=True))
+    @given(scenarios(failures=True, quirks=True))
     def check(scenario: Scenario) -> None:
         holds(scenario)
 
@@ -43,5 +54,23 @@ def test_it_holds_without_failures(holds: Property, profile: settings) -> None:
     @given(scenarios())
     def check(scenario: Scenario) -> None:
         holds(scenario)
+
+    check()
+
+
+@profiles
+def test_any_plan_can_be_asked_for_again(profile: settings) -> None:
+    """Each question that planners were asked in a run is kept as frozen values, and has the same answer later."""
+
+    @profile
+    @given(scenarios(failures=True, quirks=True))
+    def check(scenario: Scenario) -> None:
+        world = run(scenario)
+        assert {planned.planner for planned in world.planned} >= {
+            "plan_readback"
+        } or not world.device.launches
+        for planned in world.planned:
+            assert PLANNERS[planned.planner](*planned.inputs) == planned.plan
+            assert isinstance(hash(planned), int)
 
     check()

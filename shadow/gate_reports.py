@@ -115,7 +115,7 @@ def added_up(
 
     Args:
         require: gates that must be there.
-        all_branches: gates, or methods as "GATE:method", each of whose branches must have been taken by a compared call.
+        all_branches: gates, or methods as "GATE:method", each of whose branches a compared call must have taken.
         allow: methods, and branches by the names that reports give them, that need not be compared.
     """
     wanted, allowed, findings, checks = set(all_branches), set(allow), [], []

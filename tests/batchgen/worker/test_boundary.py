@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,8 +10,14 @@ import torch
 
 from batchgen import batchgen_worker
 from batchgen.batchgen_worker import BatchGenWorker
-from batchgen.continuous_batching import BoundaryDecisions, NodeHostStats
+from batchgen.continuous_batching import (
+    BoundaryDecisions,
+    HostKVGrowthEvictionPlan,
+    NodeHostStats,
+    PageClaim,
+)
 from batchgen.sequence import SequenceEntry, SequenceStatus
+from batchgen.worker import decode
 
 from .conftest import MakeWorker, assert_nothing_held, by_id, random_requests, token_ids
 from .test_kv_section import stopped_at
@@ -149,6 +156,7 @@ def test_each_node_pays_for_its_own_growth_with_its_own_sequences(
     node.decodes("beside-it", decoded=40)
     node.decodes("elsewhere", decoded=30, grow=3, rank=1)
     node.waits("fresh", decoded=1, pages=3, status=SequenceStatus.PREFILLED)
+    node.waits("held", decoded=1, pages=9)
     node.waits("fresh-elsewhere", decoded=1, pages=3, status=SequenceStatus.PREFILLED, rank=1)
     decision = node.decide()
     assert decision.onhold_uuids == ("too-much",), "it waits for what its own node has not run yet"
@@ -167,6 +175,25 @@ def test_what_waits_on_another_node_does_not_help(
     node.decodes("too-much", decoded=50, grow=8)
     node.waits("fresh-elsewhere", decoded=1, pages=3, status=SequenceStatus.PREFILLED, rank=1)
     assert "node 0: 8 host pages wanted" in (node.decide().scheduler_error or "")
+
+
+def test_what_a_plan_evicts_does_not_grow_even_if_the_plan_says_so(
+    worker: BatchGenWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def contradicting(
+        claims: Sequence[PageClaim], stats: NodeHostStats, *, enable_eviction: bool
+    ) -> HostKVGrowthEvictionPlan:
+        assert enable_eviction
+        return HostKVGrowthEvictionPlan(("goes",), ("goes", "grows"), (2, 8), feasible=True)
+
+    for module in (batchgen_worker, decode):  # wherever the decision is made by now
+        monkeypatch.setattr(module, "plan_host_kv_growth_evictions", contradicting, raising=False)
+    node = Node(worker, gpu_free=50, host_free=4)
+    node.decodes("grows", decoded=50, grow=8)
+    node.decodes("goes", decoded=3, grow=2)
+    decision = node.decide()
+    assert decision.host_evicted_uuids == ("goes",)
+    assert (decision.host_growth_uuids, decision.host_growth_pages) == (("grows",), (8,))
 
 
 def test_loads_take_the_longest_that_fit_rows_and_pages(worker: BatchGenWorker) -> None:

@@ -31,6 +31,7 @@ class Kind(StrEnum):
     HYGIENE = "hygiene"  # what nobody reads: tails of table rows, rows beyond the batch
     PLAN = "plan"  # integers of the attention plan: what each row reads and where it writes
     HOST_KV = "host_kv"  # content of the host pages that positions [0, context - 1) lie in
+    STATE = "state"  # recurrent states of the rows, after the forward
     KV = "kv"  # content of the live pages
     WRITE_SET = "write_set"  # which places of the pools a forward has changed
     PENDING = "pending"  # what was collected for the host, and copies under way

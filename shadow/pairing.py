@@ -46,7 +46,7 @@ BUCKET = Pairing(
 THREADS = Pairing("threads")
 DTYPE = Pairing(
     "dtype",  # what is computed differs, what is decided does not: tokens are forced where they part
-    ignored_kinds=frozenset((Kind.TOKENS, Kind.LOGITS, Kind.KV, Kind.HOST_KV)),
+    ignored_kinds=frozenset((Kind.TOKENS, Kind.LOGITS, Kind.KV, Kind.HOST_KV, Kind.STATE)),
 )
 PAIRINGS = {pairing.name: pairing for pairing in (SAME, BATCH_ORDER, BUCKET, THREADS, DTYPE)}
 

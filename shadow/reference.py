@@ -36,15 +36,24 @@ class Seen:
 
 
 Tamper = Callable[[int, Seen], Seen]
-"""(layer, what the query would attend to) -> what it is made to attend to."""
+"""(attention layer, what the query would attend to) -> what it is made to attend to."""
 
 
 @dataclass(frozen=True)
 class History:
-    """`tokens` and what each layer has cached of them, float64."""
+    """`tokens`, what each attention layer has cached of them, and the states of each recurrent layer, float64.
+
+    States are [L, taps, width], one after each token: the recurrence, then the last inputs of the convolution.
+    """
 
     tokens: tuple[int, ...]
     layers: tuple[Seen, ...]
+    states: tuple[Tensor, ...] = ()
+
+    def until(self, position: int) -> History:
+        """What was cached before the token at `position` came."""
+        layers = tuple(layer.map(lambda part: part[:position]) for layer in self.layers)
+        return History(self.tokens[:position], layers, tuple(states[:position] for states in self.states))
 
 
 class Reference:
@@ -64,10 +73,10 @@ class Reference:
     @torch.no_grad()
     def history(self, tokens: Sequence[int]) -> History:
         """What the model caches of `tokens`, one after the other from position 0."""
-        layers = tuple(self._empty() for _ in range(self.config.num_hidden_layers))
+        history = self._nothing()
         for start in range(0, len(tokens), _ROWS):
-            _, layers = self._forward(tokens[start : start + _ROWS], start, layers)
-        return History(tuple(tokens), layers)
+            _, history = self._forward(tokens[start : start + _ROWS], history)
+        return history
 
     @torch.no_grad()
     def logits(self, history: History, position: int, tamper: Tamper | None = None) -> Tensor:
@@ -77,39 +86,68 @@ class Reference:
         """
         if not 0 <= position < len(history.tokens):
             raise IndexError(f"position {position} of a history of {len(history.tokens)} tokens")
-        past = tuple(layer.map(lambda part: part[:position]) for layer in history.layers)
-        hidden, _ = self._forward(history.tokens[position : position + 1], position, past, tamper)
+        hidden, _ = self._forward(history.tokens[position : position + 1], history.until(position), tamper)
         name = "model.embed_tokens.weight" if self.config.tie_word_embeddings else "lm_head.weight"
         return self._weights[name] @ self._norm(hidden[0], "model.norm")
 
-    def _empty(self) -> Seen:
+    def _nothing(self) -> History:
         config = self.config
         keys = torch.empty(0, config.num_key_value_heads, config.head_dim, dtype=torch.float64)
         index = None if config.index_topk is None else keys.new_empty(0, config.index_head_dim)
-        return Seen(keys, keys.clone(), index)
+        recurrent = len(config.recurrent_layers)
+        layers = (Seen(keys, keys.clone(), index),) * (config.num_hidden_layers - recurrent)
+        return History(
+            (), layers, (keys.new_empty(0, config.recurrent_conv, config.recurrent_width),) * recurrent
+        )
 
     def _forward(
-        self, tokens: Sequence[int], start: int, past: tuple[Seen, ...], tamper: Tamper | None = None
-    ) -> tuple[Tensor, tuple[Seen, ...]]:
+        self, tokens: Sequence[int], past: History, tamper: Tamper | None = None
+    ) -> tuple[Tensor, History]:
         """(hidden states [n, hidden] before the last norm, the past with these positions added)."""
         hidden = self._weights["model.embed_tokens.weight"][torch.tensor(tokens)]
-        positions = torch.arange(start, start + len(tokens))
-        caches = []
-        for layer, before in enumerate(past):
+        positions = torch.arange(len(past.tokens), len(past.tokens) + len(tokens))
+        layers: list[Seen] = []
+        states: list[Tensor] = []
+        for layer in range(self.config.num_hidden_layers):
             prefix = f"model.layers.{layer}."
             normed = self._norm(hidden, prefix + "input_layernorm")
-            new = self._cached(normed, prefix + "self_attn.", positions)
-            keys, values = torch.cat((before.keys, new.keys)), torch.cat((before.values, new.values))
-            index = None
-            if before.index is not None and new.index is not None:
-                index = torch.cat((before.index, new.index))
-            caches.append(Seen(keys, values, index))
-            seen = caches[-1] if tamper is None else tamper(layer, caches[-1])
-            hidden = hidden + self._attention(normed, prefix + "self_attn.", positions, seen, tamper is None)
+            if layer in self.config.recurrent_layers:
+                left = self._recurrence(normed, prefix + "recurrence.", past.states[len(states)])
+                states.append(left)
+                opened = F.gelu(self._linear(normed, prefix + "recurrence.gate_proj"))
+                mixed = self._linear(left[-len(tokens) :, 0] * opened, prefix + "recurrence.out_proj")
+            else:
+                before = past.layers[len(layers)]
+                new = self._cached(normed, prefix + "self_attn.", positions)
+                keys, values = torch.cat((before.keys, new.keys)), torch.cat((before.values, new.values))
+                index = None
+                if before.index is not None and new.index is not None:
+                    index = torch.cat((before.index, new.index))
+                layers.append(Seen(keys, values, index))
+                seen = layers[-1] if tamper is None else tamper(len(layers) - 1, layers[-1])
+                mixed = self._attention(normed, prefix + "self_attn.", positions, seen, tamper is None)
+            hidden = hidden + mixed
             normed = self._norm(hidden, prefix + "post_attention_layernorm")
             gate, up = (self._linear(normed, f"{prefix}mlp.{part}_proj") for part in ("gate", "up"))
             hidden = hidden + self._linear(F.silu(gate) * up, prefix + "mlp.down_proj")
-        return hidden, tuple(caches)
+        return hidden, History((*past.tokens, *tokens), tuple(layers), tuple(states))
+
+    def _recurrence(self, normed: Tensor, prefix: str, past: Tensor) -> Tensor:
+        """The states with those after these tokens added: a gate decides how much of the last one stays."""
+        state = past[-1] if len(past) else past.new_zeros(past.shape[1:])
+        kernel, forgetting = self._weights[prefix + "conv.weight"], self._weights[prefix + "decay"]
+        found = []
+        for value in self._linear(normed, prefix + "x_proj"):
+            window = torch.cat((state[1:], value[None]))
+            mixed = (window * kernel).sum(0)
+            decaying, entering = (
+                torch.sigmoid(self._linear(mixed, prefix + name)) for name in ("decay_gate", "input_gate")
+            )
+            stays = torch.sigmoid(-forgetting) ** (8 * decaying)
+            kept = stays * state[0] + torch.sqrt(1 - stays * stays) * entering * mixed
+            state = torch.cat((kept[None], window[1:]))
+            found.append(state)
+        return torch.cat((past, torch.stack(found)))
 
     def _cached(self, normed: Tensor, prefix: str, positions: Tensor) -> Seen:
         config = self.config

@@ -81,6 +81,7 @@ _SUBJECT = {
     Kind.HYGIENE: "what nobody reads",
     Kind.PLAN: "what attention reads, or where it writes,",
     Kind.HOST_KV: "the content of host KV pages",
+    Kind.STATE: "a recurrent state",
     Kind.KV: "the content of live KV pages",
     Kind.WRITE_SET: "the set of places that the forward wrote",
     Kind.PENDING: "what is on its way to the host",

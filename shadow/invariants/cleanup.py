@@ -125,3 +125,4 @@ def _held(subject: Subject) -> Iterator[tuple[str, dict[int, int]]]:
         yield f"the pages of pool {name}", {i: len(pages) for i, pages in host_pages(view).items()}
     slots = getattr(getattr(subject.worker, "core_engine", None), "state_slot_pool", None)
     yield "the state slots", dict.fromkeys(getattr(slots, "_slots", {}), 1)
+    yield "the kept states", dict.fromkeys(getattr(slots, "_kept", {}), 1)

@@ -11,7 +11,7 @@ from shadow.pairing import PAIRINGS, SAME, Pairing
 
 MEASURABLE = (Class.SAME, Class.BATCH_ORDER, Class.BUCKET, Class.THREADS, Class.DTYPE)
 """Those that options of one engine make. Splits and backends need two of them, which a CPU does not have."""
-_NUMERIC = frozenset((Kind.LOGITS, Kind.TOKENS, Kind.KV, Kind.HOST_KV, Kind.LAYER))
+_NUMERIC = frozenset((Kind.LOGITS, Kind.TOKENS, Kind.KV, Kind.HOST_KV, Kind.STATE, Kind.LAYER))
 
 
 def varied(control: Setup, pairing: Class, run: int = 0) -> Setup:

@@ -12,6 +12,7 @@ from shadow.observe.layers import Layers
 from shadow.observe.plans import Plans
 from shadow.observe.probe import Probe, Subject, Values
 from shadow.observe.sequences import Sequences
+from shadow.observe.states import States
 from shadow.observe.tables import PageTables, PoolCounts
 from shadow.observe.writes import WRITE_SET
 
@@ -26,6 +27,7 @@ PROBES: tuple[Probe, ...] = (
     Plans(),
     TableTails(),
     HostContent(),
+    States(),
     Content(),
     WRITE_SET,
     Pending(),

@@ -10,7 +10,7 @@ from shadow.observation import Event, Key, Kind, Observed, Point
 from shadow.pairing import SAME, Pairing
 from shadow.record.snapshot import with_sequence
 
-_CONTENT = frozenset((Kind.KV, Kind.HOST_KV))
+_CONTENT = frozenset((Kind.KV, Kind.HOST_KV, Kind.STATE))
 Review = Callable[[Event, Event, Comparison], Comparison]
 """Drops what is within noise from what two events come to (see shadow.noise.judging)."""
 

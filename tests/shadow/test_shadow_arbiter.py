@@ -45,7 +45,7 @@ def zero_page(runner: PagedRunner) -> None:
     runner.pool.v_cache[:, page] = 0
 
 
-@pytest.fixture(scope="module", params=["tiny", "tiny-dual"])
+@pytest.fixture(scope="module", params=["tiny", "tiny-dual", "tiny-hybrid"])
 def reference(request: pytest.FixtureRequest) -> Reference:
     return Reference.load(request.param)
 

@@ -189,7 +189,7 @@ def test_a_plan_carried_out_leaves_what_the_legacy_method_leaves(
             assert state(native) == state(legacy), name
 
 
-@pytest.mark.parametrize("model", ["tiny", "tiny-dual"])
+@pytest.mark.parametrize("model", ["tiny", "tiny-dual", "tiny-hybrid"])
 def test_a_run_by_plans_gives_the_same_tokens_and_leaves_the_same_pools(
     model: str, make_worker: MakeWorker
 ) -> None:

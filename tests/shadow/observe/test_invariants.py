@@ -344,6 +344,18 @@ def test_host_pages_of_a_sequence_that_is_over_are_named_with_it() -> None:
     assert {sequence for sequence, _ in found["leftovers"]} == {"r1"}
 
 
+def test_a_state_that_is_kept_for_a_sequence_that_is_over_is_found() -> None:
+    def prepare(worker: Any) -> None:
+        worker.core_engine.host_paged_kv_worker_view.on_release = None
+
+    requests = random_requests(4, seed=5, prompt=(13, 13), new=(3, 12), ignore_eos=True)
+    run = generate(requests, model="tiny-hybrid", prepare=prepare)
+    found = run.violated()
+    assert set(found) == {"leftovers"}
+    assert {sequence for sequence, _ in found["leftovers"]} == {f"r{n}" for n in range(4)}
+    assert all("of the kept states, and it is COMPLETED" in message for _, message in found["leftovers"])
+
+
 def test_freed_pages_are_not_a_number_and_pools_are_made_so() -> None:
     seen: list[bool] = []
 

@@ -27,7 +27,7 @@ REQUESTS = random_requests(14, seed=12, prompt=(10, 40), new=(10, 30), ignore_eo
 FEW = random_requests(6, seed=3, prompt=(9, 14), new=(6, 28), ignore_eos=True)
 
 
-@pytest.mark.parametrize("model", ["tiny", "tiny-dual"])
+@pytest.mark.parametrize("model", ["tiny", "tiny-dual", "tiny-hybrid"])
 @pytest.mark.parametrize("graphs", [True, False], ids=["replayed", "eager"])
 def test_a_worker_that_is_watched_does_what_it_does_alone(model: str, graphs: bool) -> None:
     alone, watched = (
@@ -52,9 +52,15 @@ def honest() -> Run:
     return generate(FEW, model="tiny-dual", layers=(1,))
 
 
-def test_every_probe_has_seen_something(honest: Run) -> None:
-    assert {probe.kind for probe in PROBES} <= honest.kinds()
-    assert honest.unobservable == {}
+@pytest.fixture(scope="module")
+def hybrid() -> Run:
+    return generate(FEW, model="tiny-hybrid", layers=(1,))
+
+
+def test_every_probe_has_seen_something(honest: Run, hybrid: Run) -> None:
+    assert {probe.kind for probe in PROBES} <= honest.kinds() | hybrid.kinds()
+    assert honest.unobservable == {"state": "the model keeps no recurrent state"}
+    assert "state" not in hybrid.unobservable
 
 
 def test_two_runs_of_one_worker_are_equal_in_every_value(honest: Run) -> None:
@@ -195,6 +201,15 @@ def test_inputs_of_a_decision_come_before_the_decision(honest: Run) -> None:
     assert fields[-1] == "decisions" and "inputs.global_seq_state" in fields
 
 
+def test_states_are_seen_by_sequence_and_recurrent_layer_in_prefill_and_decode(hybrid: Run) -> None:
+    for point in (Point.PREFILL, Point.DECODE):
+        states = of_kind(first_of(hybrid, point), Kind.STATE)
+        assert set(states) == {(f"r{n}", "state") for n in range(6)}
+        assert all(content.values.shape == (2, 1) for content in states.values())
+    lengths = {label: content.first for (label, _), content in states.items()}
+    assert lengths == {r.custom_id: len(r.prompt_token_ids) for r in FEW}
+
+
 def test_layers_are_seen_row_by_row_in_prefill_and_decode(honest: Run) -> None:
     for point in (Point.PREFILL, Point.DECODE):
         event = first_of(honest, point)
@@ -300,6 +315,17 @@ def test_a_host_page_that_is_wrong_at_a_boundary_is_found_with_layer_and_page(ho
     assert (found[0].kind, found[0].sequence, found[0].layer) == (Kind.HOST_KV, "r1", 1)
     assert found[0].field == "host.primary.k.page[0]" and found[0].severity is Severity.LATENT
     assert found[0].point is Point.BOUNDARY
+
+
+def test_a_state_that_did_not_come_back_is_found_before_what_it_spoils() -> None:
+    def prepare(worker: Any) -> None:
+        worker.core_engine.state_slot_pool.keeps = None
+
+    sides = (generate(REQUESTS, model="tiny-hybrid", prepare=how) for how in (lambda worker: None, prepare))
+    pairs = zip(*(side.events for side in sides), strict=False)  # other tokens, perhaps other points
+    found = next(found for found in (compare_events(*pair, SAME).mismatches for pair in pairs) if found)
+    assert (found[0].kind, found[0].severity, found[0].layer) == (Kind.STATE, LIVE, 0)
+    assert found[0].field.startswith("state.position[")
 
 
 # plans and sketches by hand

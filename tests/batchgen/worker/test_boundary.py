@@ -156,7 +156,7 @@ def test_each_node_pays_for_its_own_growth_with_its_own_sequences(
     node.decodes("beside-it", decoded=40)
     node.decodes("elsewhere", decoded=30, grow=3, rank=1)
     node.waits("fresh", decoded=1, pages=3, status=SequenceStatus.PREFILLED)
-    node.waits("held", decoded=1, pages=9)
+    node.waits("held", decoded=1, pages=99)
     node.waits("fresh-elsewhere", decoded=1, pages=3, status=SequenceStatus.PREFILLED, rank=1)
     decision = node.decide()
     assert decision.onhold_uuids == ("too-much",), "it waits for what its own node has not run yet"

@@ -104,7 +104,8 @@ def build(tree: Path, options: Mapping[str, object], threads: int) -> Built:
     engine = importlib.import_module("batchgen.engine")
     check_origin(tree)
     chosen = engine.EngineOptions(**{**options, "threads": threads})
-    worker = engine.build_worker(chosen)
+    step_policy = options.get("policy") == "step"
+    worker = (engine.build_step_worker if step_policy else engine.build_worker)(chosen)
     return Built(worker, importlib.import_module("batchgen.attention").AttnWrapperBase, chosen)
 
 

@@ -37,6 +37,7 @@ class Kind(StrEnum):
     PENDING = "pending"  # what was collected for the host, and copies under way
     LAYER = "layer"  # output of a layer, on demand
     BOUNDARY = "boundary"  # what rank 0 decides from, and its decisions, at a page boundary
+    POLICY = "policy"  # what a step of the step policy did, what its planners were asked and what they said
     LOGITS = "logits"
     TOKENS = "tokens"
     RESULT = "result"  # what the caller of generate() gets
@@ -51,6 +52,7 @@ class Point(StrEnum):
     PREFILL = "prefill"
     DECODE = "decode"
     DECISIONS = "boundary decisions"
+    PLANNED = "step plan"
     BOUNDARY = "boundary"
     END = "end"
 

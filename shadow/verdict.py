@@ -87,6 +87,7 @@ _SUBJECT = {
     Kind.PENDING: "what is on its way to the host",
     Kind.LAYER: "the output of a layer",
     Kind.BOUNDARY: "what rank 0 decides, or decides from,",
+    Kind.POLICY: "what the step policy did, decided, or decided from,",
     Kind.LOGITS: "a row of logits",
     Kind.TOKENS: "a selected token",
     Kind.RESULT: "what generate() returned",

@@ -16,5 +16,5 @@ def ask(sched: SchedCtx, planner: Callable[[*Inputs], Plan], *inputs: *Inputs) -
     """The plan; it and the question go to `sched.planned` if that is set."""
     plan = planner(*inputs)
     if sched.planned is not None:
-        sched.planned(Planned(planner.__name__, inputs, plan))
+        sched.planned(Planned(f"{planner.__module__}.{planner.__qualname__}", inputs, plan))
     return plan

@@ -46,7 +46,7 @@ class RowDelta:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One question to a pure planner: its name, its frozen inputs, its plan. Any planner can be asked it again."""
+    """One question to a pure planner: its dotted name, its frozen inputs, its plan. Any planner can be asked again."""
 
     planner: str
     inputs: tuple[object, ...]

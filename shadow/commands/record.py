@@ -42,6 +42,13 @@ def add_parser(commands: Any) -> None:
         help="events a chunk: at most so many are lost",
     )
     options.add_engine_options(record)
+    record.add_argument(
+        "--policy",
+        choices=("boundary", "step"),
+        default="boundary",
+        help="step: each question to the planners of the step policy, their plans, and what each step did",
+    )
+    record.add_argument("--spill-dir", metavar="DIR", help="where the step policy keeps rows that make room")
     record.add_argument("--threads", type=options.positive, metavar="N", help="default: half the cores")
     options.add_report_options(record)
     record.set_defaults(run=run)
@@ -53,6 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
     from shadow.trees import TreeError, source_tree
     from shadow.verdict import Exit
 
+    misuse = _misuse(arguments)
+    if misuse is not None:
+        print(f"shadow record: {misuse}", file=sys.stderr)
+        return int(Exit.USAGE)
     if arguments.output.exists():
         message = f"{arguments.output} exists already: name a new file, or remove it"
         return deliver(trouble_report("shadow record", message), arguments, first="What went wrong")
@@ -62,6 +73,19 @@ def run(arguments: argparse.Namespace) -> int:
     except TreeError as error:
         print(f"shadow record: {error}", file=sys.stderr)
         return int(Exit.USAGE)
+
+
+def _misuse(arguments: argparse.Namespace) -> str | None:
+    if arguments.policy == "boundary":
+        return "--spill-dir is for --policy step" if arguments.spill_dir else None
+    if arguments.digests or arguments.logits:
+        return "--policy step records plans and steps only: leave --digests and --logits out"
+    return None
+
+
+def _policy_options(arguments: argparse.Namespace) -> dict[str, object]:
+    chosen = {"policy": "step", "spill_dir": arguments.spill_dir} if arguments.policy == "step" else {}
+    return {name: value for name, value in chosen.items() if value is not None}
 
 
 def _recorded(arguments: argparse.Namespace, tree: Path) -> Report:
@@ -82,7 +106,7 @@ def _recorded(arguments: argparse.Namespace, tree: Path) -> Report:
         requests=str(arguments.requests),
         path=str(arguments.output.absolute()),
         threads=options.threads(arguments),
-        options=options.engine_options(arguments),
+        options=options.engine_options(arguments) | _policy_options(arguments),
         content=tuple(content),
         chunk_events=arguments.chunk,
         facts={"tree": arguments.tree, "code": code_digest(tree)[:12]},

@@ -21,13 +21,14 @@ def add_parser(commands: Any) -> None:
         help="plan a record's steps again, with no engine and no GPU, and compare",
         description="Plans every recorded step again from its recorded inputs and compares the plan with the "
         "recorded one: the pages that each decode step reads and writes; with --tree, what rank 0 of that tree "
-        "decides at each page boundary.",
+        "decides at each page boundary, or what the planners of its step policy answer.",
     )
     replay.add_argument("record", type=options.file, metavar="RECORD")
     replay.add_argument(
         "--tree",
         metavar="TREE",
-        help="whose boundary planner to replay: a folder that holds batchgen/, a worker file, a git revision",
+        help="whose boundary planner, or step policy, to replay: a folder that holds batchgen/, a worker file, "
+        "a git revision",
     )
     replay.add_argument(
         "--planners",
@@ -67,8 +68,7 @@ def _replayed(arguments: argparse.Namespace, tree: Path | None) -> Report:
     try:
         record = open_record(arguments.record)
         replays, sources = replays_of(record, tree, arguments.planners)
-        if tree is not None:
-            sources["boundary"] = arguments.tree
+        sources |= {name: arguments.tree for name, source in sources.items() if source == str(tree)}
         tally.required = frozenset(replay.kind for replay in replays.values())
         plans = replay_record(record, replays, tally)
         return replay_report(record, tally, plans, sources, time.monotonic() - started)

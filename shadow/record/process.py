@@ -31,6 +31,7 @@ class Task(msgspec.Struct, frozen=True):
 def run(task: Task) -> None:
     """Errors propagate; what was recorded before them is in the file."""
     from shadow.child import build, check_origin, read_requests
+    from shadow.record.policy_recorder import POLICY, PolicyRecorder
     from shadow.record.recorder import Recorder
 
     tree = Path(task.tree)
@@ -40,14 +41,18 @@ def run(task: Task) -> None:
     facts = {**task.facts, **chosen, "torch": version("torch")}
     if refused:
         facts["refused"] = f"{refused} lines of the requests file"
-    recorder = Recorder(
-        built.worker,
-        built.wrapper,
-        Path(task.path),
-        content=frozenset(task.content),
-        facts=facts,
-        chunk_events=task.chunk_events,
-    )
+    recorder: Recorder | PolicyRecorder
+    if task.options.get("policy") == POLICY:
+        recorder = PolicyRecorder(built.worker, Path(task.path), facts=facts, chunk_events=task.chunk_events)
+    else:
+        recorder = Recorder(
+            built.worker,
+            built.wrapper,
+            Path(task.path),
+            content=frozenset(task.content),
+            facts=facts,
+            chunk_events=task.chunk_events,
+        )
     check_origin(tree)
     recorder.run(requests)
     built.worker.close()

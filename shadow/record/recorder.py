@@ -62,7 +62,7 @@ class Recorder:
             gpus_per_node=int(getattr(sys.modules[type(worker).__module__], "NUM_GPUS_PER_NODE", 1)),
             world_size=int(getattr(worker, "world_size", 1)),
             settings=tree_bytes(_settings(settings)),
-            facts=tuple({**_machine(), **(facts or {})}.items()),
+            facts=tuple({**machine(), **(facts or {})}.items()),
         )
         self.writer = RecordWriter(path, header)
         self.observer = Observer(
@@ -110,7 +110,8 @@ def _settings(settings: Any) -> dict[str, Any]:
     return dict(tree.fields) if isinstance(tree, Record) else {}
 
 
-def _machine() -> dict[str, str]:
+def machine() -> dict[str, str]:
+    """What a record says of where it was made."""
     torch = sys.modules.get("torch")
     return {
         "machine": f"{platform.system()} {platform.machine()}",

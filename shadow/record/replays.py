@@ -6,9 +6,11 @@ from pathlib import Path
 
 from shadow.record.format import RecordError
 from shadow.record.planners import load_planners, step_pages
+from shadow.record.policy_recorder import POLICY
 from shadow.record.reader import Record
 from shadow.record.replay import Replay
 from shadow.record.replay_boundary import BoundaryReplay
+from shadow.record.replay_policy import PolicyReplay
 from shadow.record.replay_step import StepReplay
 from shadow.record.source_tree import TreePlanner
 
@@ -20,6 +22,8 @@ def replays_of(
 
     RecordError where one cannot be had, or where the record does not say how large a page is.
     """
+    if record.settings.get("policy") == POLICY:
+        return _policy_replays(record, tree, planners)
     page_size = record.settings.get("page_size")
     if not isinstance(page_size, int) or page_size < 1:
         raise RecordError(
@@ -37,3 +41,15 @@ def replays_of(
         replays |= {name: StepReplay(function, page_size) for name, function in own.step.items()}
         sources |= dict.fromkeys((*own.boundary, *own.step), str(planners))
     return replays, sources
+
+
+def _policy_replays(
+    record: Record, tree: Path | None, planners: Path | None
+) -> tuple[dict[str, Replay], dict[str, str]]:
+    """Of a run of the step policy, which has no boundaries: all planners that were asked, by their names in `tree`."""
+    if tree is None or planners is not None:
+        raise RecordError(
+            f"{record.path}: is a run of the step policy: give --tree, the tree whose planners are to be asked again, "
+            "and no --planners"
+        )
+    return {"policy": PolicyReplay(tree)}, {"policy": str(tree)}

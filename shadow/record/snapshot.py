@@ -67,7 +67,7 @@ def input_values(
             values.update(_table(name, value, labels))
             named.update(dict.fromkeys(value))
         else:
-            values[_key(name)] = _exact(value, labels)
+            values[_key(name)] = exact(value, labels)
     by_uuid = {getattr(entry, "uuid", None): entry for entry in entries}
     shown = {uuid: dict(_scalars(by_uuid[uuid])) for uuid in named if uuid in by_uuid}
     values.update(_table(_SEQUENCE, shown if _is_table(shown) else {}, labels))
@@ -98,7 +98,7 @@ def _table(
     order = tuple(labels.get(uuid, uuid) for uuid in rows)
     yield _key(name), Record("table", (("order", order), ("fields", fields)))
     for field in fields:
-        yield _key(name, field), tuple(_exact(row[field], labels) for row in rows.values())
+        yield _key(name, field), tuple(exact(row[field], labels) for row in rows.values())
 
 
 def _scalars(entry: Any) -> Iterator[tuple[str, Any]]:
@@ -111,19 +111,19 @@ def _scalars(entry: Any) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _exact(value: Any, labels: Mapping[str, str]) -> Plain:
+def exact(value: Any, labels: Mapping[str, str]) -> Plain:
     """As `plain`, with the order and the keys of mappings kept, and enums that are integers as those."""
     if isinstance(value, Mapping):
-        keys = tuple(_exact(key, labels) for key in value)
-        return Record("dict", (("keys", keys), ("values", tuple(_exact(v, labels) for v in value.values()))))
+        keys = tuple(exact(key, labels) for key in value)
+        return Record("dict", (("keys", keys), ("values", tuple(exact(v, labels) for v in value.values()))))
     if isinstance(value, list | tuple):
-        return tuple(_exact(item, labels) for item in value)
+        return tuple(exact(item, labels) for item in value)
     if isinstance(value, Enum) and isinstance(value, int):
         return int(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
         return Record(
-            type(value).__name__, tuple((f.name, _exact(getattr(value, f.name), labels)) for f in fields)
+            type(value).__name__, tuple((f.name, exact(getattr(value, f.name), labels)) for f in fields)
         )
     return plain(value, labels)
 
@@ -178,7 +178,7 @@ def read_snapshot(values: Mapping[str, Any], types: Mapping[str, Callable[..., A
         if name == field or (type(tree) is not Record and "." in name):
             continue
         if type(tree) is not Record or tree.name != "table":
-            arguments[name] = _revived(tree, types)
+            arguments[name] = revived(tree, types)
             continue
         layout: dict[str, Any] = dict(tree.fields)
         order, fields = layout["order"], layout["fields"]
@@ -234,14 +234,15 @@ def item_sequence(fields: Mapping[str, Any], name: str, path: str) -> str | None
     return str(labels[int(index)])
 
 
-def _revived(tree: Any, types: Mapping[str, Callable[..., Any]]) -> Any:
+def revived(tree: Any, types: Mapping[str, Callable[..., Any]]) -> Any:
+    """What `exact` took apart, with lists for tuples; classes without a type become plain namespaces."""
     if isinstance(tree, tuple):
-        return [_revived(item, types) for item in tree]
+        return [revived(item, types) for item in tree]
     if not isinstance(tree, Record):
         return tree
     fields = dict(tree.fields)
     if tree.name == "dict":
-        keys, values = (_revived(part, types) for part in fields.values())
+        keys, values = (revived(part, types) for part in fields.values())
         return dict(zip(keys, values, strict=True))
-    revived = {name: _revived(item, types) for name, item in fields.items()}
-    return types.get(tree.name, SimpleNamespace)(**revived)
+    items = {name: revived(item, types) for name, item in fields.items()}
+    return types.get(tree.name, SimpleNamespace)(**items)

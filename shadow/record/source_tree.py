@@ -43,18 +43,18 @@ def _imports_from(tree: Path, environment: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def import_worker(tree: Path, environment: Mapping[str, str]) -> ModuleType:
-    """The tree's worker module. RecordError where it cannot be imported or comes from elsewhere."""
-    with _imports_from(tree.resolve(), environment):
+def import_from(tree: Path, name: str, environment: Mapping[str, str] | None = None) -> ModuleType:
+    """A module of the tree. RecordError where it cannot be imported or comes from elsewhere."""
+    with _imports_from(tree.resolve(), environment or {}):
         try:
-            module = importlib.import_module(_MODULE)
+            module = importlib.import_module(name)
         except Exception as error:
             raise RecordError(
-                f"{tree}: {_MODULE} cannot be imported: {type(error).__name__}: {error}"
+                f"{tree}: {name} cannot be imported: {type(error).__name__}: {error}"
             ) from error
     file = Path(module.__file__ or "")
     if not file.resolve().is_relative_to(tree.resolve()):
-        raise RecordError(f"{tree}: {_MODULE} was imported from {file}, which is outside of it")
+        raise RecordError(f"{tree}: {name} was imported from {file}, which is outside of it")
     return module
 
 
@@ -78,7 +78,7 @@ class TreePlanner:
 
     def __init__(self, tree: Path, settings: Mapping[str, Any], world_size: int, gpus_per_node: int) -> None:
         self.tree = tree
-        module = import_worker(tree, {"NUM_GPUS_PER_NODE": str(gpus_per_node)})
+        module = import_from(tree, _MODULE, {"NUM_GPUS_PER_NODE": str(gpus_per_node)})
         worker = getattr(module, _CLASS, None)
         if not isinstance(worker, type) or not callable(getattr(worker, METHOD, None)):
             raise RecordError(f"{tree}: {_MODULE} has no {_CLASS}.{METHOD} to replay")

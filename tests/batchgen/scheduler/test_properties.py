@@ -16,7 +16,7 @@ from tests.batchgen.scheduler.scenarios import scenarios
 from tests.batchgen.scheduler.world import Scenario
 
 PLANNERS: dict[str, Callable[..., object]] = {
-    planner.__name__: planner
+    f"{planner.__module__}.{planner.__name__}": planner
     for planner in (order_rows, plan_readback, choose_decode_victim, plan_requeue_resume, plan_swap_in)
 }
 
@@ -66,9 +66,7 @@ def test_any_plan_can_be_asked_for_again(profile: settings) -> None:
     @given(scenarios(failures=True, quirks=True))
     def check(scenario: Scenario) -> None:
         world = run(scenario)
-        assert {planned.planner for planned in world.planned} >= {
-            "plan_readback"
-        } or not world.device.launches
+        assert len(world.planned) >= len(world.device.launches)
         for planned in world.planned:
             assert PLANNERS[planned.planner](*planned.inputs) == planned.plan
             assert isinstance(hash(planned), int)

@@ -58,7 +58,7 @@ def run_bench(
     """Measure; ``note`` is told what is going on.
 
     Raises:
-        batchgen.models.ModelLoadError: the model cannot be loaded.
+        batchgen.models.ModelLoadError: the model cannot be loaded, or is none that Hugging Face could run beside.
         ImportError: transformers, which the comparison needs, is not installed.
     """
     import torch
@@ -171,9 +171,13 @@ class _HuggingFace:
             raise ImportError(
                 "the comparison needs transformers: pip install transformers, or use --no-hf"
             ) from error
-        from batchgen.models import state_dict_for_reference
+        from batchgen.models import ModelLoadError, state_dict_for_reference
 
         config, weights = state_dict_for_reference(model)
+        if config.index_topk is not None or config.recurrent_layers:
+            raise ModelLoadError(
+                f"model {model!r} is no Llama: Hugging Face has nothing to compare it with; use --no-hf"
+            )
         self._model = LlamaForCausalLM(
             LlamaConfig(
                 vocab_size=config.vocab_size,

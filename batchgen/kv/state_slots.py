@@ -81,18 +81,6 @@ class StateSlotPool:
         slots = [self._slots[gid] for gid in gids]
         return torch.tensor(slots, dtype=torch.int64, device=self.states.device)
 
-    def state_bytes(self, slot: int) -> bytes:
-        """The state in a slot, bit for bit."""
-        return self.states[slot].reshape(-1).to(CPU).view(torch.uint8).numpy().tobytes()
-
-    def set_state_bytes(self, slot: int, state: bytes) -> None:
-        """Put back what `state_bytes` gave, into any slot. ValueError, with nothing changed, for another length."""
-        target = self.states[slot]
-        if len(state) != target.nbytes:
-            raise ValueError(f"a state of {len(state)} bytes does not fit a slot of {target.nbytes}")
-        values = torch.frombuffer(bytearray(state), dtype=torch.uint8).view(target.dtype)
-        target.copy_(values.view(target.shape))
-
     def _check_known(self, gids: Sequence[int]) -> None:
         for gid in gids:
             if gid not in self._slots:

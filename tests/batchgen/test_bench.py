@@ -50,6 +50,14 @@ def test_a_missing_transformers_names_the_way_out(
     assert "pip install transformers, or use --no-hf" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("model", ["tiny-dual", "tiny-hybrid"])
+def test_a_model_that_is_no_llama_is_not_compared_with_one(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*SIZES, "--model", model]) == 2
+    assert f"{model!r} is no Llama" in capsys.readouterr().err
+
+
 def test_bad_models_and_options_have_their_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--model", "no-such-model"]) == 2
     assert "'no-such-model' not found" in capsys.readouterr().err

@@ -101,21 +101,6 @@ def test_what_is_kept_comes_back_once_into_any_slot_and_is_forgotten_on_demand()
         pool.check_invariants()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_state_is_put_back_from_its_bytes_and_of_no_other_length(dtype: torch.dtype) -> None:
-    pool = StateSlotPool(2, (3, 2), dtype=dtype)
-    pool.states[0] = torch.arange(6, dtype=dtype).view(3, 2)
-    saved = pool.state_bytes(0)
-    assert len(saved) == 6 * dtype.itemsize
-    with pytest.raises(
-        ValueError, match=f"a state of {len(saved) - 1} bytes does not fit a slot of {len(saved)}"
-    ):
-        pool.set_state_bytes(1, saved[:-1])
-    assert pool.states[1].eq(0).all()
-    pool.set_state_bytes(1, saved)
-    assert torch.equal(pool.states[1], pool.states[0])
-
-
 def test_the_slot_for_padded_rows_is_nobody_s() -> None:
     pool = StateSlotPool(2, (1,))
     pool.storage[-1] = 5.0

@@ -9,6 +9,7 @@ from shadow.mutants.catalogue import (
     ledger,
     lengths,
     padding,
+    states,
     tables,
     tokens,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "ledger",
     "lengths",
     "padding",
+    "states",
     "tables",
     "tokens",
 ]

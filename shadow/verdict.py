@@ -95,7 +95,8 @@ _SUBJECT = {
 }
 
 
-def _finding(mismatch: Mismatch) -> Finding:
+def finding_of(mismatch: Mismatch) -> Finding:
+    """What differs, where, and both values."""
     nature = "" if mismatch.nature is Nature.VALUE else f" ({mismatch.nature.value})"
     message = f"{_SUBJECT[mismatch.kind]} differs{nature} at {mismatch.point.value}"
     if mismatch.kind is Kind.INVARIANT:
@@ -213,7 +214,7 @@ def build_report(
     """The report of one run; its verdict carries the exit code. `account`: how a divergence came about."""
     code = exit_code(tally, outcome)
     first = sorted(tally.kept, key=lambda mismatch: not tally.counts(mismatch))
-    findings = [_finding(mismatch) for mismatch in first]
+    findings = [finding_of(mismatch) for mismatch in first]
     total = tally.differences
     if outcome.trouble is not None:
         message = outcome.trouble.message

@@ -25,13 +25,22 @@ class PolicyRecorder:
     """Of a worker with `loop.sched` and `generate`; `run` once. RecordError where `path` exists."""
 
     def __init__(
-        self, worker: Any, path: Path, *, facts: Mapping[str, str], chunk_events: int = CHUNK_EVENTS
+        self,
+        worker: Any,
+        path: Path,
+        *,
+        facts: Mapping[str, str],
+        chunk_events: int = CHUNK_EVENTS,
+        defects: Sequence[str] = (),
+        questions: bool = True,
     ) -> None:
+        """`defects`: switches of the worker's `Quirks` that are turned on."""
         self._worker = worker
         sched = worker.loop.sched
+        sched.quirks = dataclasses.replace(sched.quirks, **dict.fromkeys(defects, True))
         settings = {"policy": POLICY, "page_size": sched.io.device.block_size}
         known = [name for name, on in dataclasses.asdict(sched.quirks).items() if on]
-        defects = {"known defects": ", ".join(known) or "none"}
+        said = {"known defects": ", ".join(known) or "none"}
         self.writer = RecordWriter(
             path,
             Header(
@@ -40,10 +49,10 @@ class PolicyRecorder:
                 gpus_per_node=1,
                 world_size=1,
                 settings=tree_bytes(settings),
-                facts=tuple({**machine(), **facts, **defects}.items()),
+                facts=tuple({**machine(), **facts, **said}.items()),
             ),
         )
-        sched.planned, sched.record = self._planned, self._stepped
+        sched.planned, sched.record = self._planned if questions else None, self._stepped
         self._sched = sched
 
     def run(self, requests: Sequence[Any]) -> Sequence[Any]:

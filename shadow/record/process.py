@@ -16,7 +16,11 @@ CONDITIONS = ("model", "dtype", "device", "threads", "page_size")
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What to record. `options` are fields of batchgen.engine.EngineOptions; `facts` go into the record."""
+    """What to record. `options` are fields of batchgen.engine.EngineOptions; `facts` go into the record.
+
+    Of the step policy alone: which known `defects` are switched on, and whether the `questions` to its planners are
+    recorded beside what its steps do.
+    """
 
     tree: str
     requests: str
@@ -26,6 +30,8 @@ class Task(msgspec.Struct, frozen=True):
     content: tuple[Content, ...]
     chunk_events: int
     facts: dict[str, str]
+    defects: tuple[str, ...] = ()
+    questions: bool = True
 
 
 def run(task: Task) -> None:
@@ -43,7 +49,14 @@ def run(task: Task) -> None:
         facts["refused"] = f"{refused} lines of the requests file"
     recorder: Recorder | PolicyRecorder
     if task.options.get("policy") == POLICY:
-        recorder = PolicyRecorder(built.worker, Path(task.path), facts=facts, chunk_events=task.chunk_events)
+        recorder = PolicyRecorder(
+            built.worker,
+            Path(task.path),
+            facts=facts,
+            chunk_events=task.chunk_events,
+            defects=task.defects,
+            questions=task.questions,
+        )
     else:
         recorder = Recorder(
             built.worker,

@@ -9,9 +9,10 @@ from reports import Fact, Finding, Level, Report, Status, Table, Verdict
 from shadow.lockstep import Outcome
 from shadow.messages import Done
 from shadow.observation import Point
+from shadow.record.defects import Explanation
 from shadow.record.reader import Record
 from shadow.tally import Tally
-from shadow.verdict import Circumstances, Exit, build_report
+from shadow.verdict import Circumstances, Exit, build_report, finding_of, where
 
 
 def trouble_report(title: str, message: str, seconds: float = 0.0) -> Report:
@@ -97,4 +98,35 @@ def recorded_report(record: Record, trouble: str | None, seconds: float) -> Repo
         verdict=Verdict(Status.PASS if steps else Status.SHORT, int(code), headline),
         facts=facts,
         seconds=seconds,
+    )
+
+
+def defects_report(explanation: Explanation, tree: str, seconds: float) -> Report:
+    """Of runs with known defects: which one explains where the run with all of them leaves the corrected one."""
+    first = explanation.first
+    rows = tuple(
+        (
+            defect.name,
+            "nothing" if defect.first is None else where(defect.first),
+            "yes" if defect.explains else "",
+        )
+        for defect in explanation.defects
+    )
+    table = Table("Each alone", ("known defect", "first changes", "explains it"), rows)
+    facts = (Fact("tree", tree),)
+    if first is None:
+        verdict = Verdict(Status.PASS, int(Exit.EQUAL), "Equal: no known defect shows on these requests")
+        return Report(title="shadow quirks", verdict=verdict, facts=facts, tables=(table,), seconds=seconds)
+    names = [defect.name for defect in explanation.defects if defect.explains]
+    why = " or ".join(names) if names else "none of them alone: they act together"
+    headline = f"Diverged at {where(first)}; explained by {why}"
+    return Report(
+        title="shadow quirks",
+        verdict=Verdict(Status.FAIL, int(Exit.DIVERGENCE), headline),
+        facts=facts,
+        findings=(finding_of(first),),
+        total_findings=1,
+        tables=(table,),
+        seconds=seconds,
+        sides=("corrected", "with all defects"),
     )

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from reports import Report
 from shadow.cli import main
-from shadow.observation import Point
+from shadow.observation import Event, Key, Kind, Point
+from shadow.record.defects import explain, known_defects
 from shadow.record.policy_recorder import POLICY
-from shadow.record.reader import open_record
+from shadow.record.reader import Record, open_record
+from shadow.record.report import defects_report
 from shadow.record.start import record_tree
+from tests.shadow.record.streams import written
 from tests.shadow.record.test_record_real_worker import ROOT, requests_file, task
 from tests.shadow.record.test_record_replay import reported, where
 
@@ -75,6 +80,57 @@ def test_two_runs_are_compared_step_by_step(records: tuple[Path, Path], tmp_path
     assert where(report)[1:] == ("-", "-", "plan.index")
     facts = {fact.name: fact.value for fact in report.facts}
     assert facts["legacy known defects"] == facts["candidate known defects"] == "none"
+
+
+@pytest.mark.slow
+def test_the_defect_that_explains_a_difference_is_named(tmp_path: Path) -> None:
+    """Rows that come back without a page to grow into run out of pages again at once."""
+    requests = requests_file(tmp_path / "requests.jsonl", count=8)
+    engine = ("--model", "tiny", "--page-size", 4, "--gpu-pages", 30, "--max-batch", 8, "--threads", 1)
+    report = reported(tmp_path, "quirks", "--requests", requests, "--spill", *engine)
+    assert report.verdict.headline.endswith("; explained by swap_in_without_growth")
+    rows = {row[0]: row[1:] for row in report.tables[0].rows}
+    assert rows["swap_in_without_growth"][1] == "yes" and rows["grammar_accepts_twice"] == ("nothing", "")
+
+
+def explained(tmp_path: Path, effects: Mapping[tuple[str, ...], Mapping[int, str]]) -> Report:
+    """Of runs of ten steps whose outcomes, with these defects on, are those at these steps."""
+
+    def record(on: tuple[str, ...]) -> Record:
+        changed = effects.get(on, {})
+        events = [
+            Event(Point.DECODE, step, {Key(Kind.POLICY, None, "outcome"): changed.get(step, "stepped")})
+            for step in range(10)
+        ]
+        return open_record(written(tmp_path / ("-".join(on) or "none"), events))
+
+    return defects_report(explain(("e", "f", "g"), record), "tree", 0.0)
+
+
+def test_only_a_defect_that_does_the_same_at_the_same_place_explains(tmp_path: Path) -> None:
+    together = {4: "failed", 6: "empty"}
+    report = explained(tmp_path, {("e", "f", "g"): together, ("e",): {6: "empty"}, ("g",): {4: "failed"}})
+    assert report.verdict.headline == "Diverged at step 4, field outcome; explained by g"
+    assert report.tables[0].rows == (
+        ("e", "step 6, field outcome", ""),
+        ("f", "nothing", ""),
+        ("g", "step 4, field outcome", "yes"),
+    )
+    assert report.verdict.exit_code == 1
+
+
+def test_defects_that_show_only_together_or_not_at_all_are_said_so(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir(), (tmp_path / "2").mkdir()
+    report = explained(tmp_path / "1", {("e", "f", "g"): {4: "failed"}, ("e",): {4: "empty"}})
+    assert report.verdict.headline.endswith("explained by none of them alone: they act together")
+    report = explained(tmp_path / "2", {})
+    assert report.verdict.headline == "Equal: no known defect shows on these requests"
+    assert report.verdict.exit_code == 0
+
+
+def test_a_tree_is_asked_which_defects_it_knows() -> None:
+    assert {"spill_forgets", "swap_in_without_growth"} < set(known_defects(ROOT))
+    assert "history_without_dropped" not in known_defects(ROOT)
 
 
 def test_a_run_without_a_tree_to_ask_is_refused(records: tuple[Path, Path], tmp_path: Path) -> None:

@@ -195,11 +195,11 @@ class Watchdogs:
     confident_run: int = 30
     confident_from: int = 400
     #: Prose outside tool calls since the last one, for requests that ask for a tool. 0: no bound.
-    inter_tool_prose: int = 1024
+    inter_tool_prose: int = 4096
     #: Content of a constrained request.
     grammar_content: int = 100_000
     #: A tool call that is not closed; the values of its parameters do not count.
-    tool_body: int = 1024
+    tool_body: int = 4096
 
 
 @dataclass(frozen=True)

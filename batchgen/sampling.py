@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 __all__ = ["SamplingParams", "TokenLogprob", "draw", "select_tokens", "token_logprob", "uniform"]
@@ -89,28 +90,49 @@ def draw(
     least ``min_p`` times that of the best. The best one always may.
     """
     scaled = row.to("cpu", torch.float64) / temperature
-    ordered = torch.sort(torch.softmax(scaled, 0), descending=True, stable=True)
-    cumulative = ordered.values.cumsum(0)
-    kept = within = int((ordered.values > 0).sum())
+    probs = torch.softmax(scaled, 0).numpy()
+    possible = kept = int(np.count_nonzero(probs))
     if top_k > 0:
         kept = min(kept, top_k)
     if top_n_sigma > 0:
-        kept = min(kept, _within_sigma(scaled, top_n_sigma))
-    # The nucleus: the shortest prefix that holds top_p of the mass; never empty.
-    share = top_p if kept == within else top_p * float(cumulative[kept - 1])
-    kept = min(kept, int((cumulative < share).sum()) + 1)
-    if min_p > 0:
-        kept = min(kept, max(1, int((ordered.values >= min_p * ordered.values[0]).sum())))
-    mass = cumulative[:kept]
-    quantile = at * float(mass[-1])
-    return int(ordered.indices[min(int((mass <= quantile).sum()), kept - 1)])
+        kept = min(kept, _within_sigma(scaled.numpy(), top_n_sigma))
+    likely = possible if min_p <= 0 else max(1, int((probs >= min_p * probs.max()).sum()))
+    uncut = kept == likely == possible and top_p >= 1
+    quantile = at * float(probs.sum()) if uncut else 0.0
+    # As few are sorted as the draw needs: a whole vocabulary only where it may fall anywhere in it.
+    size = kept if kept < possible else min(_FIRST, kept)
+    while True:
+        ids = _likeliest(probs, size)
+        mass = probs[ids].cumsum()
+        if uncut:
+            if size == kept or float(mass[-1]) > quantile:
+                return int(ids[min(int((mass <= quantile).sum()), size - 1)])
+        else:
+            # The nucleus: the shortest prefix that holds top_p of the mass; never empty.
+            share = top_p if kept == possible else top_p * float(mass[-1])
+            nucleus = min(int((mass < share).sum()) + 1, kept, likely)
+            if nucleus <= size:
+                quantile = at * float(mass[nucleus - 1])
+                return int(ids[min(int((mass[:nucleus] <= quantile).sum()), nucleus - 1)])
+        size = min(size * 8, kept)
 
 
-def _within_sigma(scaled: Tensor, sigmas: float) -> int:
+_FIRST = 1024
+
+
+def _likeliest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Ids of the `count` largest, the largest first, and of equal ones the first."""
+    if count == 0 or count * 4 >= len(values):
+        return np.argsort(-values, kind="stable")[:count]
+    least = np.partition(values, len(values) - count)[len(values) - count]
+    ids = np.flatnonzero(values >= least)
+    return ids[np.argsort(-values[ids], kind="stable")][:count]
+
+
+def _within_sigma(scaled: NDArray[np.float64], sigmas: float) -> int:
     """How many logits lie within so many standard deviations of the best: a bound that no temperature moves."""
     # By numpy: torch splits a long sum by the number of its threads, and the last bit would depend on it.
-    values = scaled.numpy()
-    finite = values[np.isfinite(values)]
+    finite = scaled[np.isfinite(scaled)]
     return max(1, int((finite >= finite.max() - sigmas * finite.std()).sum()))
 
 
@@ -122,8 +144,7 @@ def uniform(seed: int, position: int) -> float:
 
 def token_logprob(row: Tensor, token: int, top: int) -> TokenLogprob:
     """Of the distribution that ``row`` is, unscaled, with the ``top`` most likely tokens that are possible at all."""
-    values = torch.log_softmax(row.to("cpu", torch.float64), 0)
-    ordered = torch.sort(values, descending=True, stable=True)
-    count = min(top, int((ordered.values > float("-inf")).sum()))
-    pairs = zip(ordered.indices[:count].tolist(), ordered.values[:count].tolist(), strict=True)
+    values = torch.log_softmax(row.to("cpu", torch.float64), 0).numpy()
+    ids = _likeliest(values, min(top, int(np.isfinite(values).sum())))
+    pairs = zip(ids.tolist(), values[ids].tolist(), strict=True)
     return TokenLogprob(token, float(values[token]), tuple(pairs))

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchgen.sampling import SamplingParams, select_tokens
+from batchgen.sampling import SamplingParams, draw, select_tokens, token_logprob
 
 
 def rows(count: int, vocab: int, seed: int = 0) -> torch.Tensor:
@@ -112,3 +112,64 @@ def test_the_logits_are_left_alone() -> None:
     before = logits.clone()
     select_tokens(logits, [SamplingParams(0.5, logprobs=True)] * 2, [0, 1])
     assert torch.equal(logits, before)
+
+
+def sorted_draw(row: torch.Tensor, at: float, top_p: float, top_k: int, min_p: float) -> int:
+    """The draw by sorting everything."""
+    probs = torch.softmax(row.double(), 0).tolist()
+    order = sorted(range(len(probs)), key=lambda token: (-probs[token], token))
+    may = order[:top_k] if top_k else order
+    mass, total, nucleus = sum(probs[token] for token in may), 0.0, []
+    for token in may:
+        if nucleus and top_p < 1 and total >= top_p * mass:
+            break
+        total += probs[token]
+        nucleus.append(token)
+    nucleus = [token for token in nucleus if probs[token] >= min_p * probs[order[0]]]
+    target, total = at * sum(probs[token] for token in nucleus), 0.0
+    for token in nucleus:
+        total += probs[token]
+        if total > target:
+            return token
+    return nucleus[-1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    spread=st.sampled_from([0.01, 1.0, 5.0]),
+    rounded=st.booleans(),
+    at=st.floats(0, 0.999),
+    top_p=st.sampled_from([1.0, 0.9731, 0.3]),
+    top_k=st.sampled_from([0, 3, 700]),
+    min_p=st.sampled_from([0.0, 0.051]),
+)
+def test_a_large_vocabulary_is_drawn_from_as_if_it_were_sorted(
+    seed: int, spread: float, rounded: bool, at: float, top_p: float, top_k: int, min_p: float
+) -> None:
+    row = rows(1, 20_000, seed)[0] * spread
+    row = row.round() if rounded else row  # many ties: of equal ones the first comes first
+    found = draw(row, 1.0, at, top_p=top_p, top_k=top_k, min_p=min_p)
+    assert found == sorted_draw(row, at, top_p, top_k, min_p)
+
+
+def test_the_best_token_may_always_be_drawn() -> None:
+    row = torch.tensor([0.0, 3.0, 1.0])
+    for bound in ({"top_k": 1}, {"min_p": 1.0}, {"min_p": 5.0}, {"top_n_sigma": 1e-9}, {"top_p": 0.0}):
+        assert draw(row, 1.0, 0.999, **bound) == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("sigmas", "expected"), [(0.5, {1}), (1.0, {1, 2}), (3.0, {0, 1, 2})])
+def test_top_n_sigma_counts_from_the_best_logit_whatever_the_temperature(
+    sigmas: float, expected: set[int]
+) -> None:
+    row = torch.tensor([0.0, 3.0, 2.0, float("-inf")])  # a deviation of 1.25 among those that are possible
+    for temperature in (0.5, 3.0):
+        assert {draw(row, temperature, at / 1000, top_n_sigma=sigmas) for at in range(1000)} == expected
+
+
+def test_the_most_likely_of_a_large_vocabulary_are_named_in_order() -> None:
+    row = rows(1, 20_000)[0].round()
+    best = sorted(range(20_000), key=lambda token: (-float(row[token]), token))[:30]
+    assert [token for token, _ in token_logprob(row, 0, 30).top] == best
+    assert token_logprob(row, 0, 0).top == ()

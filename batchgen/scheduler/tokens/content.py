@@ -48,12 +48,10 @@ def keep(row: ActiveSeq, token: int, logprob: TokenLogprob | None, sched: SchedC
         row.logprobs.append(logprob)
 
 
-def stream(row: ActiveSeq, token: int, logprob: TokenLogprob | None) -> bool:
-    """To whoever waits for it. False: nobody does, and the row is finished."""
-    if row.receiver.send(RowEvent("token", token, extra=logprob)):
-        return True
-    row.finished = True
-    return False
+def stream(row: ActiveSeq, token: int, logprob: TokenLogprob | None) -> None:
+    """To whoever waits for it; where nobody does any more the row is finished."""
+    if not row.receiver.send(RowEvent("token", token, extra=logprob)):
+        row.finished = True
 
 
 def emit(

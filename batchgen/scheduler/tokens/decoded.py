@@ -10,7 +10,7 @@ from batchgen.scheduler.tokens.budget import consume
 from batchgen.scheduler.tokens.content import advance_content, emit, keep, stop_at_limits, stream
 from batchgen.scheduler.tokens.eos import held_by
 from batchgen.scheduler.tokens.guards import Guard
-from batchgen.scheduler.tokens.tool_calls import advance_body, give_up_requirement, leave_body, note_open
+from batchgen.scheduler.tokens.tool_calls import give_up_requirement, leave_body, note_open
 
 
 def process_decoded_token(
@@ -65,7 +65,7 @@ def process_decoded_token(
     if token == ids.tool_call_end and not inside:
         _close_tool_call(row, token, logprob, sched)
     elif token in row.eos_tokens:
-        _end_or_hold(row, token, logprob, own, sched)
+        _end_or_hold(row, token, logprob, sched)
     else:
         emit(row, token, logprob, own, sched, silent)
 
@@ -74,8 +74,7 @@ def _close_tool_call(row: ActiveSeq, token: int, logprob: TokenLogprob | None, s
     """A call is complete. With tools or a grammar the turn goes on, and may think again."""
     keep(row, token, logprob, sched)
     row.tools.completed = True
-    if not stream(row, token, logprob):
-        return
+    stream(row, token, logprob)
     if row.grammar is None and not row.tools.tools_present:
         row.finished = True
     leave_body(row)
@@ -86,18 +85,13 @@ def _close_tool_call(row: ActiveSeq, token: int, logprob: TokenLogprob | None, s
         stop_at_limits(row, sched)
 
 
-def _end_or_hold(
-    row: ActiveSeq, token: int, logprob: TokenLogprob | None, own: TokenIds, sched: SchedCtx
-) -> None:
+def _end_or_hold(row: ActiveSeq, token: int, logprob: TokenLogprob | None, sched: SchedCtx) -> None:
     """EOS: kept and never streamed, or dropped. One that only an open thinking block holds back closes the block."""
     holds = held_by(row, sched.limits)
     if not holds:
         keep(row, token, logprob, sched)
-        if not row.thinking.inside:
-            advance_body(row, token, own, sched)
         row.finished = True
-        return
-    if holds == {"thinking"} and row.honor_eos_inside_thinking:
+    elif holds == {"thinking"} and row.honor_eos_inside_thinking:
         think.close(row.thinking)
         row.thinking.force_closed = True
     if not sched.quirks.one_token_over_budget:

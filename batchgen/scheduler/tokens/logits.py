@@ -61,11 +61,13 @@ def process_decode_logits(
         if not before:
             _apply(row, choice, now, ids, sched)
             continue
-        receiver = row.receiver
-        row.receiver = recorder = Recorder(receiver)
-        _apply(row, choice, now, ids, sched)
-        row.receiver = receiver
         assert trace is not None
+        recorder = Recorder(row.receiver)
+        row.receiver = recorder
+        try:
+            _apply(row, choice, now, ids, sched)
+        finally:
+            row.receiver = recorder.receiver
         trace.rows.append(delta(row, choice.token, before[at], recorder.events))
 
 

@@ -84,8 +84,10 @@ def test_c_a_guards_last_token_has_its_log_probability(quirk: bool, token: int) 
 @pytest.mark.parametrize("last", [CALL_END, EOS])
 def test_d_the_last_token_of_the_budget_is_the_last(quirk: bool, last: int) -> None:
     row = make_row(remaining=2, tools=ToolCalls(tools_present=True, required=last == EOS))
-    feed(row, [1, last, 5, 6], sched_with(one_token_over_budget=quirk))
-    assert row.finished and row.remaining == 0
+    feed(row, [1, last], sched_with(one_token_over_budget=quirk))
+    assert row.remaining == 0 and row.finished == (not quirk)
+    feed(row, [5, 6], sched_with(one_token_over_budget=quirk))
+    assert row.remaining == 0 and row.finished
     kept = [1, last] if last == CALL_END else [1]
     assert row.output_tokens == kept + [5] * quirk == heard(row)
     assert finish_reason(row, IDS, make_sched()) == (

@@ -33,25 +33,46 @@ def overrides(tree: Tree, recipe: Recipe, methods: Collection[str]) -> tuple[Ove
         module = parse_or_none(data)
         if module is None:
             continue
+        others = _other_classes(module, recipe.source_class)
         for node in ast.walk(module):
-            found += _overrides_at(node, path, recipe.source_class, methods)
+            found += _overrides_at(node, path, recipe.source_class, methods, others)
     return tuple(found)
 
 
-def _overrides_at(node: ast.AST, path: str, worker: str, methods: Collection[str]) -> list[Override]:
+def _other_classes(module: ast.Module, worker: str) -> frozenset[str]:
+    """Names that always mean a class of this module which is neither the worker nor of its kind."""
+    bound = {
+        node.id for node in ast.walk(module) if isinstance(node, ast.Name) and type(node.ctx) is ast.Store
+    }
+    bound |= {node.arg for node in ast.walk(module) if isinstance(node, ast.arg)}
+    bound |= {node.asname or node.name for node in ast.walk(module) if isinstance(node, ast.alias)}
+    bases = {
+        node.name: [dotted(base) for base in node.bases]
+        for node in module.body
+        if isinstance(node, ast.ClassDef) and node.name not in bound | {worker}
+    }
+    known = {"object", "Protocol", "Exception"}
+    while found := {name for name in bases.keys() - known if known.issuperset(bases[name])}:
+        known |= found
+    return frozenset(known & bases.keys())
+
+
+def _overrides_at(
+    node: ast.AST, path: str, worker: str, methods: Collection[str], others: Collection[str]
+) -> list[Override]:
     if isinstance(node, ast.ClassDef) and any(
         dotted(base).rpartition(".")[2] == worker for base in node.bases
     ):
         bodies = [s for s in node.body if isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef)]
         return [Override(s.name, path, s.lineno) for s in bodies if s.name in methods]
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in methods:
-        if dotted(node.value) == "self":  # an attribute of some other class; the worker's own are known
+        if dotted(node.value) in {"self", *others}:  # of some other class; the worker's own are known
             return []
         return [Override(node.attr, path, node.lineno)]
     if isinstance(node, ast.Call) and len(node.args) >= 2:
         name = node.args[1]
         if dotted(node.func).rpartition(".")[2] in ("setattr", "object") and isinstance(name, ast.Constant):
-            if name.value in methods:
+            if name.value in methods and dotted(node.args[0]) not in others:
                 return [Override(str(name.value), path, node.lineno)]
     return []
 

@@ -118,6 +118,26 @@ def test_sibling_overridden_in_a_subclass_is_refused():
     assert codes(plan_cut(RECIPE, tree_of(CALLS + subclass.replace("worker.", "").encode()))) == ["MG107"]
 
 
+@pytest.mark.parametrize("patch", ["monkeypatch.setattr(Stub, 'inner', print)", "Stub.inner = print"])
+@pytest.mark.parametrize(
+    ("owner", "is_ours"),
+    [
+        ("class Stub:\n    pass\n", False),
+        ("class Base:\n    pass\n\nclass Stub(Base):\n    pass\n", False),
+        ("class Stub(Worker):\n    pass\n", True),
+        ("class Stub(imported.Base):\n    pass\n", True),
+        ("class Stub:\n    pass\n\nStub = Worker\n", True),
+        ("class Stub:\n    pass\n\nfrom app.worker import Worker as Stub\n", True),
+        ("", True),
+    ],
+)
+def test_a_class_of_the_patching_file_that_is_no_worker_is_none_of_ours(
+    owner: str, is_ours: bool, patch: str
+):
+    outcome = plan_cut(RECIPE, tree_of(CALLS, tests__test_it=f"{owner}\n{patch}\n"))
+    assert codes(outcome) == (["MG107"] if is_ours else [])
+
+
 @pytest.mark.parametrize(
     "patch",
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,6 @@ from batchgen.continuous_batching import (
     PageClaim,
 )
 from batchgen.sequence import SequenceEntry, SequenceStatus
-from batchgen.worker import decode
 
 from .conftest import MakeWorker, assert_nothing_held, by_id, random_requests, token_ids
 from .test_kv_section import stopped_at
@@ -186,8 +186,12 @@ def test_what_a_plan_evicts_does_not_grow_even_if_the_plan_says_so(
         assert enable_eviction
         return HostKVGrowthEvictionPlan(("goes",), ("goes", "grows"), (2, 8), feasible=True)
 
-    for module in (batchgen_worker, decode):  # wherever the decision is made by now
-        monkeypatch.setattr(module, "plan_host_kv_growth_evictions", contradicting, raising=False)
+    for name in (
+        "batchgen.batchgen_worker",
+        "batchgen.worker.decode",
+    ):  # wherever the decision is made by now
+        if name in sys.modules:
+            monkeypatch.setattr(f"{name}.plan_host_kv_growth_evictions", contradicting, raising=False)
     node = Node(worker, gpu_free=50, host_free=4)
     node.decodes("grows", decoded=50, grow=8)
     node.decodes("goes", decoded=3, grow=2)

@@ -78,7 +78,8 @@ class ModelDevice:
         """Steps, the rows in them, and how they were run, named as the worker names them."""
         state = self._decode.state
         reasons = Counter({f"graph_{reason}": count for reason, count in state.graph_reasons.items()})
-        return state.counters + reasons
+        routes = self._model.recurrence_counts().steps
+        return state.counters + reasons + Counter({f"recurrence_{route}": n for route, n in routes.items()})
 
     # decoding
 

@@ -109,11 +109,14 @@ def build(tree: Path, options: Mapping[str, object], threads: int) -> Built:
     return Built(worker, importlib.import_module("batchgen.attention").AttnWrapperBase, chosen)
 
 
-def read_requests(worker: Any, path: str, order: int | None) -> tuple[list[Any], int]:
-    """(requests ready to generate, lines refused), read with the tree's own parser; `order` shuffles them."""
+def read_requests(worker: Any, path: str, order: int | None, **defaults: str) -> tuple[list[Any], int]:
+    """(requests ready to generate, lines refused), read with the tree's own parser; `order` shuffles them.
+
+    `defaults` are fields of the parser's RequestDefaults.
+    """
     requests = importlib.import_module("batchgen.requests")
     with open(path, "rb") as file:
-        parsed, errors = requests.parse_requests(file, requests.RequestDefaults())
+        parsed, errors = requests.parse_requests(file, requests.RequestDefaults(**defaults))
     context = worker.model_config.max_position_embeddings
     prepared = [requests.prepare_request(r, r.custom_id, worker.tokenizer, context) for r in parsed]
     ready = [item for item in prepared if not isinstance(item, requests.LineError)]

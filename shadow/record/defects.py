@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shadow.diff import Mismatch
+from shadow.observation import Point
 from shadow.record.diff import first_divergence, judge_of
 from shadow.record.format import RecordError
 from shadow.record.reader import Record
@@ -30,9 +31,10 @@ class Defect:
 
 @dataclass(frozen=True)
 class Explanation:
-    """`first`: where the run with all defects leaves the corrected one."""
+    """`first`: where the run with all defects leaves the corrected one, which has so many `steps`."""
 
     first: Mismatch | None
+    steps: int
     defects: tuple[Defect, ...]
 
 
@@ -58,5 +60,6 @@ def explain(names: Iterable[str], record: RecordRun) -> Explanation:
     alone = {name: first((name,)) for name in names}
     return Explanation(
         everything,
+        sum(chunk.point(i) is Point.DECODE for chunk in corrected.chunks() for i in range(len(chunk))),
         tuple(Defect(name, at, at is not None and at == everything) for name, at in alone.items()),
     )

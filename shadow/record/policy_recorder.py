@@ -34,7 +34,8 @@ class PolicyRecorder:
         defects: Sequence[str] = (),
         questions: bool = True,
     ) -> None:
-        """`defects`: switches of the worker's `Quirks` that are turned on."""
+        """`defects`: switches of the worker's `Quirks` that are turned on. Without `questions` what each token did to
+        its row is recorded instead: what was sent of it, and each field that it changed."""
         self._worker = worker
         sched = worker.loop.sched
         sched.quirks = dataclasses.replace(sched.quirks, **dict.fromkeys(defects, True))
@@ -52,7 +53,11 @@ class PolicyRecorder:
                 facts=tuple({**machine(), **facts, **said}.items()),
             ),
         )
-        sched.planned, sched.record = self._planned if questions else None, self._stepped
+        sched.record = self._stepped
+        if questions:
+            sched.planned = self._planned
+        else:
+            sched.levers = dataclasses.replace(sched.levers, trace_rows=True)
         self._sched = sched
 
     def run(self, requests: Sequence[Any]) -> Sequence[Any]:
@@ -84,4 +89,7 @@ class PolicyRecorder:
         }
         for name in ("order", "launches", "victims", "outcome", "drained", "buffer"):
             values[Key(Kind.POLICY, None, name)] = plain(getattr(trace, name))
+        for row in trace.rows:
+            values[Key(Kind.POLICY, row.request_id, "events")] = row.events
+            values[Key(Kind.POLICY, row.request_id, "changed")] = plain(row.changed)
         self.writer.add(Event(Point.DECODE, trace.step, values))

@@ -18,8 +18,8 @@ CONDITIONS = ("model", "dtype", "device", "threads", "page_size")
 class Task(msgspec.Struct, frozen=True):
     """What to record. `options` are fields of batchgen.engine.EngineOptions; `facts` go into the record.
 
-    Of the step policy alone: which known `defects` are switched on, and whether the `questions` to its planners are
-    recorded beside what its steps do.
+    Of the step policy alone: which known `defects` are switched on; beside what its steps do, whether the `questions`
+    to its planners are recorded, or what each token did to its row.
     """
 
     tree: str
@@ -42,13 +42,16 @@ def run(task: Task) -> None:
 
     tree = Path(task.tree)
     built = build(tree, task.options, task.threads)
-    requests, refused = read_requests(built.worker, task.requests, None)
+    step_policy = task.options.get("policy") == POLICY
+    # A tree from before the step policy has no such default.
+    defaults = {"policy": POLICY} if step_policy else {}
+    requests, refused = read_requests(built.worker, task.requests, None, **defaults)
     chosen = {name: str(getattr(built.options, name)) for name in CONDITIONS}
     facts = {**task.facts, **chosen, "torch": version("torch")}
     if refused:
         facts["refused"] = f"{refused} lines of the requests file"
     recorder: Recorder | PolicyRecorder
-    if task.options.get("policy") == POLICY:
+    if step_policy:
         recorder = PolicyRecorder(
             built.worker,
             Path(task.path),

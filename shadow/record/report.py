@@ -113,9 +113,12 @@ def defects_report(explanation: Explanation, tree: str, seconds: float) -> Repor
         for defect in explanation.defects
     )
     table = Table("Each alone", ("known defect", "first changes", "explains it"), rows)
-    facts = (Fact("tree", tree),)
+    facts = (Fact("tree", tree), Fact("steps compared", f"{explanation.steps:,}"))
     if first is None:
         verdict = Verdict(Status.PASS, int(Exit.EQUAL), "Equal: no known defect shows on these requests")
+        if not explanation.steps:
+            why = "Coverage short: no step was decoded, so nothing was compared; see what shadow record says of them"
+            verdict = Verdict(Status.SHORT, int(Exit.COVERAGE), why)
         return Report(title="shadow quirks", verdict=verdict, facts=facts, tables=(table,), seconds=seconds)
     names = [defect.name for defect in explanation.defects if defect.explains]
     why = " or ".join(names) if names else "none of them alone: they act together"

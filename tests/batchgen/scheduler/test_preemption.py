@@ -47,6 +47,7 @@ def test_the_row_with_least_progress_is_requeued_and_the_others_keep_their_order
     assert inbox(victim).events == [] and len(victim.output_tokens) == 3
     assert device.released == [(1, True)] and device.cached_blocks == 2  # offered to the prefix cache, once
     assert trace.victims == [Victim("r1", "requeue", 2)]
+    assert counted(batch.sched) == {"preempted": 1, "requeued": 1}
     device.check()
 
 
@@ -66,6 +67,7 @@ def test_the_row_with_least_progress_is_spilled_where_there_is_a_store(tmp_path:
         assert trace.victims == [Victim("r1", "spill", 2)] and not batch.preempted
         assert device.released == [(1, False)] and device.cached_blocks == 0
         assert spill.usage().entries == 1 and inbox(parked.a).events == []
+        assert counted(batch.sched) == {"preempted": 1, "spilled": 1}
         device.check()
 
 
@@ -138,6 +140,7 @@ def test_a_result_that_is_lost_ends_all_rows_and_parks_none(error: LaunchError, 
     assert errors(rows) == [[said], [said]] and batch.active == [] and not batch.preempted
     assert sorted(device.released) == [(0, False), (1, False)] and device.cached_blocks == 0
     assert trace.outcome == "failed" and trace.drained == ("r0", "r1")
+    assert all(row.finished and row.error == said.text for row in rows)
     assert not batch.sched.shutdown_requested
     device.check()
 

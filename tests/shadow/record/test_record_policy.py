@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Mapping
@@ -93,14 +94,16 @@ def test_the_defect_that_explains_a_difference_is_named(tmp_path: Path) -> None:
     assert rows["swap_in_without_growth"][1] == "yes" and rows["grammar_accepts_twice"] == ("nothing", "")
 
 
-def explained(tmp_path: Path, effects: Mapping[tuple[str, ...], Mapping[int, str]]) -> Report:
-    """Of runs of ten steps whose outcomes, with these defects on, are those at these steps."""
+def explained(
+    tmp_path: Path, effects: Mapping[tuple[str, ...], Mapping[int, str]], steps: int = 10
+) -> Report:
+    """Of runs whose outcomes, with these defects on, are those at these steps."""
 
     def record(on: tuple[str, ...]) -> Record:
         changed = effects.get(on, {})
         events = [
             Event(Point.DECODE, step, {Key(Kind.POLICY, None, "outcome"): changed.get(step, "stepped")})
-            for step in range(10)
+            for step in range(steps)
         ]
         return open_record(written(tmp_path / ("-".join(on) or "none"), events))
 
@@ -126,6 +129,21 @@ def test_defects_that_show_only_together_or_not_at_all_are_said_so(tmp_path: Pat
     report = explained(tmp_path / "2", {})
     assert report.verdict.headline == "Equal: no known defect shows on these requests"
     assert report.verdict.exit_code == 0
+
+
+def test_runs_that_decoded_nothing_are_no_pass(tmp_path: Path) -> None:
+    report = explained(tmp_path, {}, steps=0)
+    assert report.verdict.exit_code == 3 and "no step was decoded" in report.verdict.headline
+
+
+def test_requests_may_ask_for_what_only_the_step_policy_can_do(tmp_path: Path) -> None:
+    requests = tmp_path / "requests.jsonl"
+    body = {"prompt": "prompt", "max_tokens": 4, "logit_bias": {"9": 50}}
+    line = {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": body}
+    requests.write_text(json.dumps(line) + "\n")
+    record_tree(task(ROOT, requests, tmp_path / "run", options=PRESSURE))
+    record = open_record(tmp_path / "run")
+    assert len(record.requests) == 1 and "refused" not in dict(record.header.facts)
 
 
 def test_a_tree_is_asked_which_defects_it_knows() -> None:

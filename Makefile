@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 PR_SCALE ?=
 PULL_REQUESTS := pr-5.1 pr-5.2 pr-5.3 pr-9.1 pr-9.2 pr-9.3
 
-.PHONY: $(PULL_REQUESTS) setup demo test lint ci bench wild shadow aa gates mutants test-slow deletions multirank gpu format clean
+.PHONY: $(PULL_REQUESTS) setup demo test lint ci bench wild shadow aa gates mutants test-slow deletions soak multirank gpu format clean
 
 setup: $(STAMP)
 
@@ -47,6 +47,10 @@ wild: setup
 	@rm -rf out/wild/corpus out/wild/splits out/wild/suites out/wild/*.md
 	@status=0; $(PYTEST) tests/wild -m "wild" -n 2 --dist worksteal $(ARGS) || status=1; \
 		$(BIN)/python -m wild.moves || status=1; $(BIN)/python -m wild.splits || status=1; cat out/wild/suites.md || status=1; exit $$status
+
+soak: setup
+	@echo "==> the step policy: 2,000 requests in a pool of a third of what they want, cancels and time-outs (two minutes)"
+	@$(BIN)/python -m benchmarks.step_soak $(ARGS)
 
 multirank: setup
 	@$(PYTEST) -m "multirank" $(ARGS)

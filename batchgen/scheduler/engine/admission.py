@@ -73,10 +73,10 @@ def plan_admission(room: Room, active: int, parked: int, waiting: Sequence[Newco
 def plan_swap_out(room: Room, rows: Sequence[VictimRow], newcomer: Newcomer) -> tuple[int, ...]:
     """The rows to spill so that `newcomer` can start: those with the most blocks, as few as do.
 
-    None where that does not help, and never a row that has just come back: it would be parked again before it has
-    written a token.
+    None where it lacks only the blocks that others may grow into, or spilling does not help; and never a row that has
+    just come back: it would be parked again before it has written a token.
     """
-    if room.rows <= 0:
+    if room.rows <= 0 or newcomer.blocks + GROWTH_BLOCKS <= room.blocks:
         return ()
     chosen: list[int] = []
     left = {index: row for index, row in enumerate(rows) if row.outputs >= row.immune_until}

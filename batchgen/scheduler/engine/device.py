@@ -74,6 +74,16 @@ class ModelDevice:
         return self.blocks.cached
 
     @property
+    def pool_bytes(self) -> int:
+        """What the KV of all blocks takes."""
+        pools = (
+            [self._pool.primary, self._pool.auxiliary]
+            if isinstance(self._pool, DualKVCacheCoordinator)
+            else [self._pool]
+        )
+        return sum(pool.config.bytes_per_page * pool.config.num_pages for pool in pools)
+
+    @property
     def counts(self) -> Counter[str]:
         """Steps, the rows in them, and how they were run, named as the worker names them."""
         state = self._decode.state

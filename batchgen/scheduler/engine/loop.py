@@ -55,10 +55,12 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Knobs:
-    """`prefill_tokens`: what one tick prefills at most, unless a single prompt is longer."""
+    """`prefill_tokens`: what one tick prefills at most, unless a single prompt is longer. `patience`: ticks that the
+    first request of the queue waits before rows are spilled for it: done at once, it costs more than it wins."""
 
     prefill_tokens: int = 2048
     adaptive_sampling: bool = False
+    patience: int = 64
 
 
 class StepLoop:
@@ -82,6 +84,7 @@ class StepLoop:
         self.active: list[ActiveSeq] = []
         self.swapped: list[SwappedSeq] = []
         self.preempted: list[PreemptedSeq] = []
+        self._waited = 0
 
     @property
     def parked(self) -> int:
@@ -121,8 +124,13 @@ class StepLoop:
         if not self.waiting:
             return []
         count = self._plan(len(self.waiting))
-        if count == 0 and self._made_room(self.waiting[0]):
-            count = self._plan(1)
+        self._waited = 0 if count else self._waited + 1
+        if self._waited > self.knobs.patience:
+            self._waited = 0
+            if self._made_room(self.waiting[0]):
+                # Only this one: those behind it would take the room of the rows that were just parked.
+                newcomers = (self._newcomer(self.waiting[0]),)
+                count = ask(self.sched, plan_admission, self._room(), len(self.active), 0, newcomers)
         return [self.waiting.popleft() for _ in range(count)]
 
     def _plan(self, first: int) -> int:

@@ -15,7 +15,7 @@ from batchgen.scheduler.engine.loop import Arrival, Knobs, StepLoop
 from batchgen.scheduler.engine.reply import Reply, StopStrings
 from batchgen.scheduler.engine.rows import new_row, token_ids_of
 from batchgen.scheduler.file_spill import FileSpill
-from batchgen.scheduler.ports import Io, Levers, Limits, SchedCtx
+from batchgen.scheduler.ports import Clock, Io, Levers, Limits, SchedCtx
 from batchgen.scheduler.sequences import TokenIds
 from batchgen.scheduler.tokens.vocabulary import vocabulary_of
 
@@ -46,11 +46,12 @@ class StepWorker:
         max_batch: int,
         knobs: Knobs,
         spill: FileSpill | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.tokenizer, self.model_config = loaded.tokenizer, loaded.config
         self.device, self.spill = device, spill
         self.telemetry = Counts()
-        self._clock = MonotonicClock()
+        self._clock = clock or MonotonicClock()
         self._ids = token_ids_of(loaded.tokenizer)
         # A row that writes more than its budget, by tokens that are dropped, must still fit the pool.
         room = (device.total_blocks - GROWTH_BLOCKS) * device.block_size

@@ -7,39 +7,39 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from migration.recipe import Recipe
-from migration.status.evidence import Evidence, find_evidence
 from pipeline.config import Shadow
-from pipeline.errors import FOUND, REFUSED, SHORT, worst
-from pipeline.running import Ran, shadow
+from pipeline.errors import SHORT, worst
+from pipeline.running import Ran, module, shadow
 from reports.json_report import from_json
+from shadow.experiment import Summary
+from shadow.gate_reports import of_called, read_reports
 
 #: What must hold when decoding hands over to prefill (docs/invariants.md).
 CLEANUP = ("decode-cleanup", "leftovers")
-_GATE_CODES = {"equal": 0, "diverged": FOUND, "harness failed": REFUSED, "coverage short": SHORT}
 
 
 @dataclass(frozen=True)
 class Compared:
-    """`rans` have the codes of `shadow compare`; `gates` is what the gate itself found in compare mode.
+    """`rans` have the codes of `shadow compare`; `gates` is what the gate itself found in all its comparing runs.
 
     `cleanup` counts how often each clean-up invariant was looked at in both runs.
     """
 
     rans: tuple[Ran, ...]
-    gates: tuple[Evidence, ...]
+    gates: tuple[Summary, ...]
     cleanup: tuple[tuple[str, int], ...]
     scale: str
     device: str
 
     @property
     def calls(self) -> int:
-        return sum(gate.total for gate in self.gates)
+        return sum(gate.compared for gate in self.gates)
 
     @property
     def code(self) -> int:
         """A comparison in which the gate compared nothing, or a clean-up was never looked at, is short (3)."""
         found = [ran.code for ran in self.rans]
-        found += [_GATE_CODES.get(gate.verdict, REFUSED) for gate in self.gates]
+        found += [int(gate.verdict) for gate in self.gates]
         if not self.calls or not all(count for _, count in self.cleanup):
             found.append(SHORT)
         return worst(found)
@@ -74,7 +74,10 @@ def compare(
         rans.append(shadow(said, tree, "compare", "--legacy", before, "--candidate", ".", *options))
         for name, count in _looked(report).items():
             looked[name] += count
-    found = tuple(one for one in find_evidence(folder) if one.gate)
+    if settings.alone:
+        comparing = {f"{recipe.prefix}_COMPARE": "1", f"{recipe.prefix}_REPORT": str(gates)}
+        rans.append(module(f"alone {recipe.prefix}_COMPARE", tree, settings.alone.split(), comparing))
+    found = tuple(map(of_called, read_reports([gates]).values())) if gates.is_file() else ()
     return Compared(tuple(rans), found, tuple(looked.items()), scale, where)
 
 

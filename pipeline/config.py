@@ -33,6 +33,7 @@ _SHADOW: Final = {
     "scale": str,
     "scaled_page_size": int,
     "content_every": int,
+    "alone?": str,
 }
 
 
@@ -68,6 +69,8 @@ class Shadow:
     scale: str
     scaled_page_size: int
     content_every: int
+    #: A module and its arguments, run with the gate comparing and nobody watching.
+    alone: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 
 from migration.check.model import many
-from migration.status.evidence import Evidence
 from pipeline.branches import Commit
 from pipeline.compared import Compared
 from pipeline.errors import DONE, FOUND, SHORT, worst
@@ -21,6 +20,7 @@ _COUNTS = {
     "migrate check": re.compile(r"^## .* on (\d+) places", re.M),
     "pytest": re.compile(r"(\d+) passed"),
     "shadow": re.compile(r"Equal: ([\d,]+) values"),
+    "python -m": re.compile(r"(\d+) compared,"),
 }
 _STATUS = {DONE: Status.PASS, FOUND: Status.FAIL, SHORT: Status.SHORT}
 
@@ -147,7 +147,10 @@ def _compared_checks(compared: Compared | None) -> tuple[Check, ...]:
     if compared is None:
         return ()
     gates = [
-        Check(f"gate {gate.gate}", _gate_status(gate), gate.total, gate.headline) for gate in compared.gates
+        Check(
+            f"gate {gate.gate}", _status(gate.verdict if gate.compared else SHORT), gate.compared, gate.line()
+        )
+        for gate in compared.gates
     ]
     if not gates:
         gates = [Check("gate", Status.SHORT, 0, "it wrote no report: nothing was compared")]
@@ -156,13 +159,6 @@ def _compared_checks(compared: Compared | None) -> tuple[Check, ...]:
         for name, count in compared.cleanup
     ]
     return (*gates, *cleanup)
-
-
-def _gate_status(gate: Evidence) -> Status:
-    if gate.verdict == "equal":
-        return Status.PASS if gate.total else Status.SHORT
-    known = {"diverged": Status.FAIL, "coverage short": Status.SHORT}
-    return known.get(gate.verdict, Status.ERROR)
 
 
 def _findings(one: PullRequest) -> tuple[Finding, ...]:
@@ -206,7 +202,9 @@ def _tables(one: PullRequest) -> tuple[Table, ...]:
         Table("Sizes in lines", ("file", "before all slices", "before this", "after this"), sizes),
     ]
     if one.compared is not None:
-        calls = tuple((name, f"{count:,}") for gate in one.compared.gates for name, count in gate.compared)
+        calls = tuple(
+            (name, f"{count.compared:,}") for gate in one.compared.gates for name, count in gate.methods
+        )
         tables.append(Table("Compared calls", ("method", "calls compared"), calls))
     tables.append(Table("Time", ("step", "seconds", "of the processor"), _times(one)))
     return tuple(tables)

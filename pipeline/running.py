@@ -52,6 +52,12 @@ def pytest(name: str, tree: Path, paths: Sequence[str]) -> Ran:
     return _run(name, command, tree, tree, f"pytest {shlex.join(paths)}", {0: DONE, 1: FOUND, 5: SHORT})
 
 
+def module(name: str, tree: Path, words: Sequence[str], environment: Mapping[str, str]) -> Ran:
+    """A module of a tree on the code of that tree."""
+    command = [sys.executable, "-P", "-m", *words]
+    return _run(name, command, tree, tree, f"python -m {shlex.join(words)}", {0: DONE}, environment)
+
+
 def _run(
     name: str,
     argv: Sequence[str],
@@ -59,9 +65,10 @@ def _run(
     packages: Path,
     shown: str,
     codes: Mapping[int, int] | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Ran:
     """A code that is none of ours is a failure of the step itself (2)."""
-    environment = {**os.environ, "PYTHONPATH": str(packages), "COLUMNS": "160"}
+    environment = {**os.environ, "PYTHONPATH": str(packages), "COLUMNS": "160", **(variables or {})}
     clock, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         argv,

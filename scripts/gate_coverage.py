@@ -118,7 +118,7 @@ def _runs(scale: str) -> list[tuple[str, list[str], dict[str, str]]]:
     tests = ["-m", "pytest", "-q", "-m", "not multirank", "-p", "no:cacheprovider"]
     beyond = [*tests, "tests/batchgen/worker/test_kv_gate.py"]
     runs.append(("beyond-kv", beyond, {"BATCHGEN_WORKER_KV_REPORT": str(OUT / "beyond-kv.kv.jsonl")}))
-    beyond = [*tests, "tests/batchgen/worker/test_boundary.py"]
+    beyond = [*tests, "tests/batchgen/worker/test_boundary.py", "tests/batchgen/worker/test_boundary_plan.py"]
     decode = {name: value for name, value in _flags("beyond-decode").items() if "_KV_" not in name}
     runs.append(("beyond-decode", beyond, decode))
     return runs

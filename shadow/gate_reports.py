@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,16 @@ def _sum(summaries: Sequence[Summary]) -> Summary:
     return merged(summaries)
 
 
+def of_called(summary: Summary) -> Summary:
+    """With the verdict that the sum of its runs comes to: each method that any run called must have been compared."""
+    verdict = Verdict.EQUAL
+    if not summary.compared or any(count.calls and not count.compared for _, count in summary.methods):
+        verdict = Verdict.COVERAGE_SHORT
+    if summary.diverged or summary.faults:
+        verdict = Verdict.HARNESS_FAILED if summary.faults else Verdict.DIVERGED
+    return replace(summary, verdict=verdict)
+
+
 def added_up(
     gates: Mapping[str, Summary],
     *,
@@ -154,9 +165,9 @@ def added_up(
         ]
         if any(name.partition(":")[0] == gate for name in wanted) and not summary.branches[1]:
             mine.append(_short(gate, "", "no branches were counted", "set its _BRANCHES=1"))
-        verdict = Verdict.COVERAGE_SHORT if mine else Verdict.EQUAL
-        if summary.faults or summary.diverged:
-            verdict = Verdict.HARNESS_FAILED if summary.faults else Verdict.DIVERGED
+        verdict = of_called(summary).verdict
+        if verdict in (Verdict.EQUAL, Verdict.COVERAGE_SHORT):
+            verdict = Verdict.COVERAGE_SHORT if mine else Verdict.EQUAL
         verdicts.append(verdict)
         findings += mine + [
             _bad(gate, name, count) for name, count in summary.methods if count.diverged or count.faults

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from migration.slices import load_recipe
-from migration.status.evidence import Evidence
 from pipeline.branches import Commit
 from pipeline.compared import Compared
 from pipeline.page import Part, PullRequest, report
 from pipeline.running import Ran
 from pipeline.stages import Stage
+from shadow.experiment import MethodCount, Summary, Verdict
 from tests.migration.golden_cases import GOLDEN
 
 HELD = Ran("verify", "migrate verify", 0, "cache: holds: 1 method", 1.0, 1.0)
-GATE = Evidence("g.jsonl", "compare mode", "APP_CACHE", "", "equal", "all equal", (("_grow", 5),), None, 0.0)
+GROWN = (("_grow", MethodCount(calls=5, compared=5)),)
+GATE = Summary("APP_CACHE", Verdict.EQUAL, 5, 5, 0, 0, (), GROWN, "g.jsonl")
 COMPARED = Compared(
     (dataclasses.replace(HELD, name="shadow COMPARE", command="shadow compare"),),
     (GATE,),
@@ -45,10 +46,10 @@ def test_equal_calls_are_counted_in_the_verdict() -> None:
     ("changed", "code"),
     [
         ({"gates": ()}, 3),
-        ({"gates": (dataclasses.replace(GATE, compared=(("_grow", 0),)),)}, 3),
-        ({"gates": (dataclasses.replace(GATE, verdict="coverage short"),)}, 3),
-        ({"gates": (dataclasses.replace(GATE, verdict="diverged"),)}, 1),
-        ({"gates": (dataclasses.replace(GATE, verdict="harness failed"),)}, 2),
+        ({"gates": (dataclasses.replace(GATE, compared=0),)}, 3),
+        ({"gates": (dataclasses.replace(GATE, verdict=Verdict.COVERAGE_SHORT),)}, 3),
+        ({"gates": (dataclasses.replace(GATE, verdict=Verdict.DIVERGED),)}, 1),
+        ({"gates": (dataclasses.replace(GATE, verdict=Verdict.HARNESS_FAILED),)}, 2),
         ({"cleanup": (("decode-cleanup", 3), ("leftovers", 0))}, 3),
         ({"rans": (dataclasses.replace(COMPARED.rans[0], code=1),)}, 1),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -26,6 +26,9 @@ from batchgen.cuda_graph.buffers import StaticBuffers, TensorIdentity
 from batchgen.cuda_graph.compare import PROBE_PREFIX
 from batchgen.cuda_graph.context import CaptureContext
 from batchgen.cuda_graph.flags import ALL_LAYERS, DecodeGraphFlags
+
+if TYPE_CHECKING:
+    from batchgen.models.states import RecurrentStates
 
 __all__ = ["Glm5CudaGraphAdapter", "allocate_kv_staging"]
 
@@ -93,8 +96,8 @@ class Glm5CudaGraphAdapter(CudaGraphAdapter):
         return (GraphMode.WHOLE_MODEL,)
 
     def capture_signature(self, bucket: int, gpu_kv_manager: Any) -> Hashable:
-        """(name, bucket, max_seqlen, world_size, heads, and of each pool the storage of graph page table and
-        cache); the storage is None for a pool that is not initialised."""
+        """(name, bucket, max_seqlen, world_size, heads, of each pool the storage of graph page table and cache,
+        and that of recurrent states); the storage is None for a pool that is not initialised."""
         primary, aux = _pools(gpu_kv_manager)
         heads = (self.config.num_attention_heads, self.config.num_key_value_heads)
         return (
@@ -105,6 +108,7 @@ class Glm5CudaGraphAdapter(CudaGraphAdapter):
             heads,
             _storage(primary),
             None if aux is None else _storage(aux),
+            None if self._recurrence is None else self._recurrence.storage_identity,
         )
 
     def capture_inputs_for(self, bucket: int, gpu_kv_manager: Any) -> StaticBuffers:
@@ -213,9 +217,8 @@ class Glm5CudaGraphAdapter(CudaGraphAdapter):
         if state_slots is None:
             state_slots = torch.full((rows,), -1, dtype=torch.int64, device=self.device)
         self._states_before = None
-        recurrence = getattr(self.model, "recurrence", None)
-        if self._flags.compare and recurrence is not None:
-            self._states_before = recurrence.copy_of(state_slots)
+        if self._flags.compare and self._recurrence is not None:
+            self._states_before = self._recurrence.copy_of(state_slots)
         table = state.gpu_kv_manager.get_cuda_graph_page_table()
         return {
             "input_ids": self._rows(state.input_ids, "input_ids", rows, torch.int64),
@@ -285,11 +288,14 @@ class Glm5CudaGraphAdapter(CudaGraphAdapter):
         return outputs
 
     def _states_set_back(self, slots: Tensor) -> AbstractContextManager[None]:
-        recurrence = getattr(self.model, "recurrence", None)
-        if recurrence is None:
+        if self._recurrence is None:
             return nullcontext()
         before = self._states_before
-        return recurrence.set_back(slots, recurrence.copy_of(slots) if before is None else before)
+        return self._recurrence.set_back(slots, self._recurrence.copy_of(slots) if before is None else before)
+
+    @property
+    def _recurrence(self) -> RecurrentStates | None:
+        return getattr(self.model, "recurrence", None)
 
     def release_context(self) -> None:
         super().release_context()

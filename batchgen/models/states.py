@@ -100,6 +100,11 @@ class RecurrentStates:
         self._storage = pool.storage
 
     @property
+    def storage_identity(self) -> tuple[int, ...] | None:
+        """Address and shape of the bound pool's storage, None while none is bound."""
+        return None if self._storage is None else (self._storage.data_ptr(), *self._storage.shape)
+
+    @property
     def counts(self) -> RecurrenceCounts:
         return RecurrenceCounts(dict(self._steps))
 

@@ -254,6 +254,21 @@ def test_a_page_table_from_elsewhere_is_refused_before_anything_is_written() -> 
     assert torch.equal(graph.manager.buffers(2).inputs["input_ids"], before)
 
 
+def test_a_bucket_is_not_replayed_on_the_states_of_another_pool() -> None:
+    graph, other = pair("tiny-hybrid")
+    graph.bind()
+    graph.capture(2)
+    inputs = graph.adapter.prepare_replay_inputs(graph.state([7, 3]), 2)
+    other.bind()
+    before = other.memory()
+    assert graph.adapter.eligibility(graph.state([7, 3])).reason == "page_table_storage_changed"
+    with pytest.raises(GraphPointerError, match="capture it again"):
+        graph.manager.replay(2, inputs)
+    assert same_bits(before, other.memory())
+    graph.bind()
+    graph.replay([7, 3])
+
+
 @pytest.mark.parametrize("which", ["all", "cache only"])
 def test_a_rebuilt_pool_makes_the_bucket_ineligible_and_a_replay_impossible(which: str) -> None:
     graph, _ = pair("tiny")

@@ -12,7 +12,7 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
-MODELS = pytest.mark.parametrize("name", ["tiny", "tiny-dual"])
+MODELS = pytest.mark.parametrize("name", ["tiny", "tiny-dual", "tiny-hybrid"])
 
 
 def decoder(name: str = "tiny", **options: object) -> Decoder:

@@ -30,6 +30,6 @@ def held_by(row: ActiveSeq, limits: Limits) -> frozenset[str]:
     if thinking.inside and not at_hard_ceiling(row, limits):
         holds.add("thinking")
     armed = tools.required or tools.requested
-    if armed and thinking.ended and max(0, outputs - thinking.tokens) < CONTENT_AFTER_THINKING:
+    if armed and thinking.ended and outputs - thinking.tokens < CONTENT_AFTER_THINKING:
         holds.add("after_thinking")
     return frozenset(holds)

@@ -8,7 +8,7 @@ import pytest
 
 from batchgen.scheduler.ports import SchedCtx
 from batchgen.scheduler.quirks import Quirks
-from batchgen.scheduler.sequences import ActiveSeq, FinishReason, TokenIds, ToolCalls
+from batchgen.scheduler.sequences import ActiveSeq, FinishReason, Thinking, TokenIds, ToolCalls
 from batchgen.scheduler.tokens.finish import finish_reason
 from batchgen.scheduler.tokens.guards import Guard
 from tests.batchgen.scheduler.tokens.world import (
@@ -185,6 +185,49 @@ def test_a_row_ends_with_its_reason(name: str) -> None:
 
 def test_every_guard_has_its_scenario() -> None:
     assert {row.guard_stop for row, _ in (scenario() for scenario, _ in SCENARIOS.values())} >= set(Guard)
+
+
+def test_content_that_does_not_repeat_itself_goes_on() -> None:
+    row = make_row(remaining=1000)
+    feed(row, list(range(1000, 1400)))
+    assert not row.finished
+
+
+def test_content_loops_are_looked_for_from_64_tokens_on_and_every_16th() -> None:
+    def length(head: int) -> int:
+        row = make_row(remaining=1000)
+        feed(row, list(range(100, 100 + head)) + [1, 2, 3] * 40)
+        return len(row.output_tokens)
+
+    # Six copies, 18 tokens, are there at token head + 18; they are seen with the next that is looked at.
+    assert [length(head) for head in (0, 45, 46, 61, 62)] == [64, 64, 80, 80, 96]
+
+
+def test_loops_inside_a_call_or_after_the_end_are_none() -> None:
+    sched = settings(content_loop_from=10_000)
+    near = [i * 7 % 27 for i in range(30)] * 3
+    for row in (
+        make_row(tools=ToolCalls(inside_body=True, tools_present=True)),
+        make_row(thinking=Thinking(inside=True), repetition_detection=True),
+    ):
+        feed(row, near, sched)
+        assert len(row.output_tokens) == 90 and not row.finished
+    ended = make_row(remaining=90)
+    feed(ended, near, sched)
+    assert ended.finished and ended.guard_stop is None
+    exact = settings(fuzzy_tolerance=12)
+    inside = make_row(tools=ToolCalls(inside_body=True, tools_present=True))
+    feed(inside, [1, 2, 3] * 29, exact)
+    assert len(inside.output_tokens) == 87 and not inside.finished
+
+
+def test_a_bound_of_one_is_a_bound() -> None:
+    row = make_row(tools=ToolCalls(requested=True))
+    feed(row, [1, 2, 3], settings(inter_tool_prose=1))
+    assert row.guard_stop == Guard.INTER_TOOL_PROSE and row.output_tokens == [1, 2]
+    tiny = make_row(seq_len=0)
+    feed(tiny, [1], settings(max_seq_len=1))
+    assert tiny.finished
 
 
 def test_without_outputs_and_without_an_id_no_tool_call_ended_it() -> None:

@@ -112,6 +112,20 @@ def test_thinking_that_repeats_itself_is_to_be_closed(length: int, found: bool) 
     assert (row.thinking.force_end, row.thinking.watchdog_fires) == (found, int(found))
 
 
+def test_loops_in_thinking_are_looked_for_from_48_tokens_on_and_every_8th() -> None:
+    row = make_row(thinking=inside())
+    feed(row, [1, 2, 3, 4] * 11 + [1, 2, 3])
+    assert not row.thinking.force_end
+    feed(row, [4])
+    assert row.thinking.force_end
+    later = make_row(thinking=inside())
+    feed(later, list(range(200, 240)) + [1, 2, 3, 4] * 4)  # at the 48th there are only two copies
+    assert later.thinking.tokens == 56 and later.thinking.force_end
+    between = make_row(thinking=inside())
+    feed(between, list(range(200, 240)) + [1, 2, 3, 4] * 4, settings(think_loop_stride=100))
+    assert not between.thinking.force_end
+
+
 @pytest.mark.parametrize("off", ["watchdogs", "row"])
 def test_the_loop_watchdog_can_be_switched_off(off: str) -> None:
     row = make_row(thinking=inside(), repetition_detection=off != "row")

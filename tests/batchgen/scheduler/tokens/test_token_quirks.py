@@ -126,6 +126,13 @@ def test_j_one_set_of_ids_decides_about_tool_bodies_and_reasons(quirk: bool) -> 
 
 
 @BOTH
+def test_j_a_body_ends_at_the_rows_own_end_of_a_call(quirk: bool) -> None:
+    row = make_row(ids=OTHER, tools=ToolCalls(inside_body=True))
+    feed(row, [OTHER.tool_call_end], sched_with(row_token_ids_decide=quirk))  # type: ignore[list-item]
+    assert row.tools.inside_body == (not quirk) and not row.tools.completed
+
+
+@BOTH
 @pytest.mark.parametrize("argmax", [False, True])
 def test_j_one_set_of_ids_decides_what_may_not_follow_thinking(quirk: bool, argmax: bool) -> None:
     row = make_row(ids=OTHER, thinking=Thinking(ended=True))

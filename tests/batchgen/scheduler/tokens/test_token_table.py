@@ -43,7 +43,9 @@ class Case:
 
 TABLE = [
     # Outside thinking.
-    Case("a word", WORD, True, True, 1, after=lambda r: r.tools.content_tokens == 1),
+    Case(
+        "a word", WORD, True, True, 1, after=lambda r: r.tools.content_tokens == 1 and r.tools.content_started
+    ),
     Case(
         "a stray </think> is dropped", THINK_END, False, False, 0, after=lambda r: r.thinking.skip_count == 1
     ),
@@ -87,7 +89,15 @@ TABLE = [
     ),
     Case("EOS ends the turn and is never streamed", EOS, True, False, 1, finished=True),
     # Inside thinking (enabled by the request).
-    Case("a word", WORD, True, True, 1, inside=True, after=lambda r: r.thinking.tokens == 1),
+    Case(
+        "a word",
+        WORD,
+        True,
+        True,
+        1,
+        inside=True,
+        after=lambda r: r.thinking.tokens == 1 and not r.tools.content_started,
+    ),
     Case(
         "</think> closes the block",
         THINK_END,

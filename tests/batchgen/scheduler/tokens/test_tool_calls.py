@@ -132,7 +132,23 @@ def test_the_value_of_a_parameter_may_be_longer_than_a_body() -> None:
     assert row.guard_stop == Guard.TOOL_BODY
 
 
+def test_a_call_that_ends_in_the_middle_of_a_value_ends_the_value() -> None:
+    row = make_row(tools=ToolCalls(tools_present=True), remaining=10_000)
+    sched = settings(vocabulary=vocabulary_of(BYTES))
+    feed(row, BYTES.encode("<tool_call><parameter=a>"), sched, BYTE_IDS)
+    assert row.tools.inside_parameter and row.tools.parameter_chars == 0
+    feed(row, BYTES.encode("bc</"), sched, BYTE_IDS)
+    assert row.tools.parameter_chars == 4 and row.tools.parameter_close_pending
+    feed(row, BYTES.encode("</tool_call>"), sched, BYTE_IDS)
+    assert row.tools.completed and not row.tools.inside_body
+    assert (row.tools.inside_parameter, row.tools.parameter_chars, row.tools.parameter_close_pending) == (
+        False,
+        0,
+        False,
+    )
+
+
 def test_a_token_beyond_the_tokenizers_vocabulary_has_no_text() -> None:
     row = make_row(tools=ToolCalls(tools_present=True, inside_body=True))
-    feed(row, [BYTES.vocab_size + 5], settings(vocabulary=vocabulary_of(BYTES)), BYTE_IDS)
-    assert row.tools.body_streak == 1
+    feed(row, [BYTES.vocab_size, BYTES.vocab_size + 5], settings(vocabulary=vocabulary_of(BYTES)), BYTE_IDS)
+    assert row.tools.body_streak == 2

@@ -109,6 +109,7 @@ def test_thinking_does_not_end_inside_a_word() -> None:
             == expected
         )
     assert token(make_row(outputs=[3], thinking=think()), two(THINK_END, 4)) == THINK_END
+    assert token(make_row(outputs=[3]), two(THINK_END, 4), settings(vocabulary=WORDS)) == THINK_END
     assert token(make_row(thinking=think()), two(THINK_END, 4), settings(vocabulary=WORDS)) == THINK_END
 
 

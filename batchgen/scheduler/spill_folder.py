@@ -29,7 +29,7 @@ class OwnFolder:
             with _whole(directory):
                 _sweep(directory)
                 self.path = directory / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
-                self.path.mkdir()
+                self.path.mkdir(mode=0o700)  # what is spilled is what somebody has written
                 self._lock = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -42,6 +42,12 @@ def test_an_entry_is_read_back_and_gone_once_it_is_removed(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+def test_only_its_user_may_look_into_the_store(tmp_path: Path) -> None:
+    with FileSpill(tmp_path, 100):
+        [folder] = tmp_path.iterdir()
+        assert folder.stat().st_mode & 0o077 == 0
+
+
 def test_an_entry_under_way_has_a_temporary_name_and_cannot_be_opened(tmp_path: Path) -> None:
     with FileSpill(tmp_path, 100) as store:
         swap_id, writer = store.create()

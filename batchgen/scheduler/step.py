@@ -46,7 +46,7 @@ def step_decode_only(
         # Lent, not copied: `process_decode_logits` puts the same object back. A step that fails drops it.
         staging, sched.scratch.host_bytes = sched.scratch.host_bytes, bytearray()
         if trace is not None:
-            trace.buffer = "dropped"
+            trace.outcome, trace.buffer = "failed", "dropped"
         launched = decode_batch_with_preemption(sched, active, spill, swapped, preempted, staging, trace)
         if launched is None:
             return

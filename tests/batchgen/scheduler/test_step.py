@@ -178,6 +178,18 @@ def test_a_step_that_fails_drops_the_buffer_and_leaves_a_usable_one(point: str) 
     assert batch.step().buffer == "returned"
 
 
+def test_a_fault_of_the_program_leaves_the_step_and_a_trace_of_it() -> None:
+    batch = batch_of([7], [8])
+    device = batch.sched.io.device
+    assert isinstance(device, StubDevice)
+    device.fail("forward", ZeroDivisionError("no error of a device"))
+    with pytest.raises(ZeroDivisionError):
+        batch.step()
+    assert (batch.traces[-1].outcome, batch.traces[-1].buffer) == ("failed", "dropped")
+    assert batch.traces[-1].order == Order(("r1", "r0"), (62, 63), contiguous=True)
+    assert len(batch.active) == 2
+
+
 # -- retries
 
 

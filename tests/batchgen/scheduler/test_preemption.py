@@ -82,7 +82,9 @@ def test_a_warning_says_who_was_parked_and_why(caplog: pytest.LogCaptureFixture)
 
 
 @pytest.mark.parametrize("point", ["create", "save", "record"])
-def test_a_spill_that_fails_is_a_requeue_and_leaves_nothing_behind(point: str, tmp_path: Path) -> None:
+def test_a_spill_that_fails_is_a_requeue_and_leaves_nothing_behind(
+    point: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     class Failing(FileSpill):
         def create(self):  # type: ignore[no-untyped-def]
             if point == "create":
@@ -105,7 +107,8 @@ def test_a_spill_that_fails_is_a_requeue_and_leaves_nothing_behind(point: str, t
         [victim] = trace.victims
         assert victim.route == "requeue" and "No space left" in (victim.spill_error or "")
         assert list(tmp_path.glob("*/*")) == [] and spill.usage().entries == 0
-        assert counted(batch.sched)["spill_failed"] == 1
+        assert counted(batch.sched) == {"preempted": 1, "spill_failed": 1, "requeued": 1}
+        assert caplog.messages[-1] == f"{victim.spill_error}; slot=1 is requeued for a prefill"
         device.check()
 
 

@@ -56,6 +56,7 @@ def test_a_requeued_row_is_prefilled_with_its_exact_history_and_samples_nothing(
     assert active == [row] and device_of(sched).prefills[-1] == (7, 8, 9, 10, 11)
     assert (row.last_token, row.remaining, row.output_tokens) == (12, 100, [3] * 6 + [12])
     assert row.immune_until == 7 + 64 and inbox(row).events == []
+    assert counted(sched) == {"requeued": 1, "resumed": 1}
     assert (row.seq.tokens, row.seq.seq_len, row.seq.prompt_len) == ([7, 8, 9, 10, 11], 5, 5)
     device_of(sched).check()
 
@@ -173,6 +174,7 @@ def test_a_spilled_row_comes_back_with_blocks_state_and_history(tmp_path: Path) 
         assert row.immune_until == 1 + 64 and inbox(row).events == []
         assert row.seq.slot_idx != other.seq.slot_idx and row.seq.ssm_slot != other.seq.ssm_slot
         assert list(tmp_path.glob("*/*")) == [] and store.usage().bytes == 0
+        assert counted(sched) == {"spilled": 1, "swapped_in": 1}
     device_of(sched).check()
 
 
@@ -377,7 +379,7 @@ def test_a_parked_request_ends_at_its_deadline_or_when_it_is_cancelled(tmp_path:
     finals = [[event.finish_reason for event in inbox(row).finals] for row in rows]
     assert finals[1] == finals[4] == [FinishReason.TIMEOUT]
     assert [len(final) for final in finals] == [1, 1, 0, 1, 1, 0]
-    assert device_of(sched).live_sequences == 0
+    assert device_of(sched).live_sequences == 0 and counted(sched)["ended_parked"] == 4
 
 
 def test_under_the_quirk_a_parked_request_cannot_end(tmp_path: Path) -> None:

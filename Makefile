@@ -74,6 +74,8 @@ mutants: setup
 	@echo "==> known bugs planted one at a time: each must be found where it was declared to be, every control is silent"
 	@mkdir -p out/mutants
 	@$(BIN)/shadow mutants --json out/mutants/report.json --markdown out/mutants/report.md --html out/mutants/report.html $(ARGS)
+	@echo "==> faults planted in the decode step of the step policy"
+	@PYTHONPATH=. $(BIN)/python scripts/step_faults.py
 
 $(PULL_REQUESTS): pr-%: setup
 	@echo "==> pull request $*: its branch, its checks, one page in out/pr/ (docs/pipeline.md)"

@@ -40,6 +40,8 @@ class Answers:
         self._thaw = Thaw(self._stand_in, self._bound)
         self._remotes: dict[int, Any] = {}
         self._reached: dict[int, tuple[type, str]] = {}
+        #: Objects that nobody knew of while the control ran: their calls are not on the tape.
+        self._unheard: set[int] = set()
         #: (object, attribute) -> the object, what the candidate set the attribute to, after how many calls.
         self.overlay: dict[tuple[int, str], tuple[Any, Any, int]] = {}
         #: (object, attribute) -> live value, shown name, copy, and what the candidate was given.
@@ -118,6 +120,8 @@ class Answers:
         copied = snapshot.take(live)
         if type(copied) is Ref:
             self._reached.setdefault(id(copied.real), (type(real), name))
+            if not was_known:
+                self._unheard.add(id(copied.real))
         elif copied is not live and not was_known:
             self.stage.lessons.deep.add((type(real), name))
             self.unsure(f"reads {where}, which was not copied beforehand")
@@ -162,6 +166,9 @@ class Answers:
         if name == "__call__" and id(real) in self.stage.callbacks:
             return self._answer(real, self.stage.callbacks[id(real)], None, args, kwargs)
         cls = type(real)
+        if id(real) in self._unheard:
+            self.stage.lessons.descend.add(self._reached[id(real)])
+            self.stop(f"calls {cls.__qualname__}.{name}, which was not listened to")
         found = on_class(cls, name)
         if found is None or not intercept.is_taped(cls, name):
             self._tape_from_now_on(real, name)

@@ -1,4 +1,4 @@
-"""Containers that a property handed out and that later calls of their owner change: the candidate's copies follow."""
+"""Data that a property handed out and that later calls of its owner change: the candidate's copies follow."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any
 from shadow.experiment.copies import Ref
 from shadow.experiment.differ import Differ
 from shadow.experiment.snapshot import Snapshot
+from shadow.experiment.storage import stored
 
 _CONTAINERS = (dict, list, set, deque)
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a container held before a call and after it; `originals` are as for a `Transplant`."""
+    """What a container, or an object, held before a call and after it; `originals` are as for a `Transplant`."""
 
     where: str
     live: Any
@@ -34,7 +35,7 @@ class LiveData:
         self._before: list[Any] = []
 
     def follow(self, value: Any, where: str) -> None:
-        if type(value) in _CONTAINERS:
+        if type(value) in _CONTAINERS or stored(value):
             self._live.setdefault(id(value), (value, where))
 
     def call_begins(self) -> None:

@@ -163,11 +163,11 @@ class Recorder:
             op.outcome = Raised(exception_copy(outcome.error))
         elif isinstance(outcome, Returned):
             op.result = outcome.value
-            if op.is_property:
-                self._handed.follow(op.result, f"result of call {len(self.ops)} {op.label}")
             op.alias = next((i for i, arg in enumerate(args) if arg is op.result and arg is not None), None)
             known = len(self.snapshot.pairs())
             op.outcome = Returned(self.snapshot.take(op.result))
+            if op.is_property and not self.snapshot.is_ref(op.result):
+                self._handed.follow(op.result, f"result of call {len(self.ops)} {op.label}")
             op.refills = [one for one in self.refills.look(op.result) if not self.snapshot.is_ref(one.live)]
             for _, copied in self.snapshot.pairs()[known:]:
                 if type(copied) is Ref:

@@ -350,6 +350,90 @@ def test_what_a_property_handed_out_follows_the_calls_that_change_it(more: int, 
     assert_equal(gate, calls=2)
 
 
+class Book:
+    """Data behind methods, as a pool keeps it; its pages are no container that the pool hands out itself."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, list[int]] = {}
+        self.generation = 0
+
+    def note(self, name: str, pages: list[int]) -> None:
+        self.pages.setdefault(name, []).extend(pages)
+        self.generation += 1
+
+    def size(self, name: str) -> int:
+        return len(self.pages.get(name, ()))
+
+
+class Bookkeeper(Pool):
+    def __init__(self) -> None:
+        super().__init__()
+        self._book = Book()
+
+    @property
+    def book(self) -> Book:
+        return self._book
+
+    def hold(self, name: str, count: int) -> list[int]:
+        pages = self.take(count)
+        self._book.note(name, pages)
+        return pages
+
+
+@pytest.mark.parametrize(("more", "found"), [(0, None), (1, "call 3 Bookkeeper.hold[1]")])
+def test_an_object_that_a_property_handed_out_follows_the_calls_that_change_it(
+    more: int, found: str | None
+) -> None:
+    def hold(self: Any, name: str) -> list[int]:
+        book = self.pool.book
+        self.pool.hold(name, 2)
+        return self.pool.hold(name, book.size(name) + book.generation)
+
+    def hold_in_handler(self: Any, name: str) -> list[int]:
+        book = self.worker.pool.book
+        self.worker.pool.hold(name, 2)
+        return self.worker.pool.hold(name, book.size(name) + book.generation + more)
+
+    worker, gate = gated(hold, hold_in_handler)
+    worker.pool = Bookkeeper()
+    assert worker.act("a") == [2, 3, 4]
+    if found is not None:
+        assert only(gate).path == found
+        return
+    assert len(worker.act("a")) == 10
+    assert_equal(gate, calls=2)
+
+
+STATES = "states"
+
+
+class Engine:
+    """Leads to a pool by an attribute whose name the code has from elsewhere."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.thread = threading.local()
+        self.states = pool
+
+
+def test_an_object_reached_by_a_computed_name_is_listened_to_from_the_next_call_on() -> None:
+    def hold(self: Any) -> list[int]:
+        first = self.pool.take(1)
+        pool = getattr(self.engine, STATES)
+        return [*first, *pool.take(2), *self.pool.take(1)]
+
+    def hold_in_handler(self: Any) -> list[int]:
+        first = self.worker.pool.take(1)
+        pool = getattr(self.worker.engine, STATES)
+        return [*first, *pool.take(2), *self.worker.pool.take(1)]
+
+    worker, gate = gated(hold, hold_in_handler)
+    worker.engine = Engine(Pool())
+    for _ in range(6):
+        worker.act()
+    summary = gate.summary()
+    assert summary.compared >= 4 and summary.diverged == 0 and not gate.faults, summary.line()
+
+
 def test_a_change_of_what_a_property_handed_out_that_the_handler_forgets_is_found() -> None:
     def mark(self: Any) -> None:
         self.pool.held["a"] = [1]

@@ -92,6 +92,8 @@ bench: setup
 	@$(PYTEST) benchmarks -s -p no:cacheprovider $(ARGS)
 	@echo "==> decode throughput against Hugging Face generate"
 	@$(BIN)/batchgen bench --model smollm2 --batch 16
+	@echo "==> the step policy in a pool of 65 % of its peak, and what sorted rows are worth to a hybrid model"
+	@$(BIN)/python -m benchmarks.step_pressure
 	@echo "==> what being watched costs"
 	@$(BIN)/python -m benchmarks.shadow_overhead
 

@@ -1,5 +1,6 @@
 """Attention over paged KV: backend protocol, torch reference, and the wrapper that holds the bound state."""
 
+from batchgen.attention.prefix import PrefillPrefix
 from batchgen.attention.protocol import AttentionBackend, DecodePlan, IndexInputs
 from batchgen.attention.torch_paged import TorchPagedAttention
 from batchgen.attention.wrapper import Attn_Wrapper, AttnWrapperBase
@@ -10,5 +11,6 @@ __all__ = [
     "Attn_Wrapper",
     "DecodePlan",
     "IndexInputs",
+    "PrefillPrefix",
     "TorchPagedAttention",
 ]

@@ -32,21 +32,26 @@ def select_rows(index: IndexInputs, keys: Tensor, plan: DecodePlan, *, row_exact
     return _best(scores, index.topk)
 
 
-def select_packed(index: IndexInputs, bounds: list[int], *, row_exact: bool) -> Tensor:
+def select_packed(index: IndexInputs, bounds: list[int], key_bounds: list[int], *, row_exact: bool) -> Tensor:
     """Prefill: choose for each packed row among the positions of its own sequence up to itself."""
     keys = index.k[:, 0]
     chosen: list[Tensor] = []
-    for start, stop in pairwise(bounds):
-        part = slice(start, stop)
+    for (start, stop), (first, last) in zip(pairwise(bounds), pairwise(key_bounds), strict=True):
+        part, before = slice(start, stop), last - first - (stop - start)
         if row_exact:
             chosen += [
-                _select_one(index.q[row], keys[start : row + 1], index.weights[row], index.topk)
+                _select_one(
+                    index.q[row],
+                    keys[first : first + before + row - start + 1],
+                    index.weights[row],
+                    index.topk,
+                )
                 for row in range(start, stop)
             ]
             continue
-        scores = torch.einsum("thd,sd->ths", index.q[part], keys[part]).relu_()
+        scores = torch.einsum("thd,sd->ths", index.q[part], keys[first:last]).relu_()
         scores = torch.einsum("ths,th->ts", scores, index.weights[part])
-        future = torch.ones_like(scores, dtype=torch.bool).triu_(1)
+        future = torch.ones_like(scores, dtype=torch.bool).triu_(1 + before)
         chosen.append(_best(scores.masked_fill_(future, float("-inf")), index.topk))
     return _stack(chosen, index) if row_exact else torch.cat(chosen)
 

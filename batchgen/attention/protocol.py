@@ -36,7 +36,8 @@ class DecodePlan:
 
 @dataclass(frozen=True)
 class IndexInputs:
-    """Index-key side of one layer: queries [T, Hi, Di], keys [T, 1, Di] (cached), head weights [T, Hi]."""
+    """Index-key side of one layer: queries [T, Hi, Di], keys [T, 1, Di] (cached; in a prefill with ``cu_keys`` one for
+    each key), head weights [T, Hi]."""
 
     q: Tensor
     k: Tensor
@@ -51,6 +52,9 @@ class AttentionBackend(Protocol):
     sequence: int64 [rows, K], ascending, padded with -1 at the end, the first entry valid.
     ``row_exact`` computes every row by itself, so that its result does not depend on the other rows and
     a prefilled row equals the same row decoded, bit for bit.
+
+    ``cu_keys`` (prefill) bounds the keys of each packed sequence where it has more of them than queries: its queries
+    are those of its last positions. None: as ``cu_seqlens``.
     """
 
     name: str
@@ -90,6 +94,7 @@ class AttentionBackend(Protocol):
         scale: float,
         row_exact: bool,
         allowed: Tensor | None = None,
+        cu_keys: Tensor | Sequence[int] | None = None,
     ) -> Tensor: ...
 
     def select_decode(
@@ -97,7 +102,12 @@ class AttentionBackend(Protocol):
     ) -> Tensor: ...
 
     def select_prefill(
-        self, index: IndexInputs, cu_seqlens: Tensor | Sequence[int], *, row_exact: bool
+        self,
+        index: IndexInputs,
+        cu_seqlens: Tensor | Sequence[int],
+        *,
+        row_exact: bool,
+        cu_keys: Tensor | Sequence[int] | None = None,
     ) -> Tensor: ...
 
 

@@ -125,21 +125,24 @@ class TorchPagedAttention:
         scale: float,
         row_exact: bool,
         allowed: Tensor | None = None,
+        cu_keys: Tensor | Sequence[int] | None = None,
     ) -> Tensor:
-        """Causal attention inside each packed sequence: ``q`` [T, Hq, D], ``k``/``v`` [T, Hkv, D]."""
+        """Causal attention inside each packed sequence: ``q`` [T, Hq, D], ``k``/``v`` [Tk, Hkv, D]."""
         bounds = as_int_list(cu_seqlens)
+        key_bounds = bounds if cu_keys is None else as_int_list(cu_keys)
         out = torch.empty_like(q)
-        for start, stop in pairwise(bounds):
-            part = slice(start, stop)
+        for (start, stop), (first, last) in zip(pairwise(bounds), pairwise(key_bounds), strict=True):
+            part, keys = slice(start, stop), slice(first, last)
             chosen = None if allowed is None else allowed[part]
             if row_exact:
+                before = last - first - (stop - start)
                 for row in range(stop - start):
-                    seen = slice(start, start + row + 1)
+                    seen = slice(first, first + before + row + 1)
                     out[start + row] = _attend_row(
                         q[start + row], k[seen], v[seen], scale, None if chosen is None else chosen[row]
                     )
             elif stop > start:
-                out[part] = _attend_causal(q[part], k[part], v[part], scale, chosen)
+                out[part] = _attend_causal(q[part], k[keys], v[keys], scale, chosen)
         return out
 
     def select_decode(
@@ -150,10 +153,17 @@ class TorchPagedAttention:
         return select_rows(index, keys, plan, row_exact=row_exact)
 
     def select_prefill(
-        self, index: IndexInputs, cu_seqlens: Tensor | Sequence[int], *, row_exact: bool
+        self,
+        index: IndexInputs,
+        cu_seqlens: Tensor | Sequence[int],
+        *,
+        row_exact: bool,
+        cu_keys: Tensor | Sequence[int] | None = None,
     ) -> Tensor:
         """The positions (within its own sequence) that each packed row attends to, int64 [T, topk]."""
-        return select_packed(index, as_int_list(cu_seqlens), row_exact=row_exact)
+        bounds = as_int_list(cu_seqlens)
+        key_bounds = bounds if cu_keys is None else as_int_list(cu_keys)
+        return select_packed(index, bounds, key_bounds, row_exact=row_exact)
 
     def _slots(
         self, plan: DecodePlan, kv_heads: int, dtype: torch.dtype, topk: Tensor | None
@@ -220,12 +230,15 @@ def _attend_row(q: Tensor, k: Tensor, v: Tensor, scale: float, chosen: Tensor | 
 
 
 def _attend_causal(q: Tensor, k: Tensor, v: Tensor, scale: float, chosen: Tensor | None) -> Tensor:
-    length = q.shape[0]
+    """The queries are those of the last positions."""
+    rows, length = q.shape[0], k.shape[0]
     mask = None
     if chosen is not None:
         columns = torch.where(chosen < 0, length, chosen)
-        mask = torch.zeros(length, length + 1, dtype=torch.bool, device=q.device).scatter_(1, columns, True)
+        mask = torch.zeros(rows, length + 1, dtype=torch.bool, device=q.device).scatter_(1, columns, True)
         mask = mask[:, :length]
+    elif rows < length:
+        mask = torch.ones(rows, length, dtype=torch.bool, device=q.device).tril_(length - rows)
     attended = F.scaled_dot_product_attention(
         q.transpose(0, 1)[None],
         k.transpose(0, 1)[None],

@@ -8,11 +8,13 @@ an instance.  That makes these attributes hidden inputs of the model and hidden 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from batchgen.attention.prefix import PrefillPrefix
 from batchgen.attention.protocol import AttentionBackend, DecodePlan, IndexInputs
 from batchgen.config import ModelConfig
 
@@ -37,6 +39,7 @@ class AttnWrapperBase(nn.Module):
     cu_seqlens: ClassVar[Tensor | None] = None
     prefill_kv_callback: ClassVar[KVCallback | None] = None
     prefill_kv_callback_aux: ClassVar[IndexKeyCallback | None] = None
+    prefill_prefix: ClassVar[PrefillPrefix | None] = None
     cache_seqlens: ClassVar[Tensor | None] = None
     position_ids: ClassVar[Tensor | None] = None
     max_seqlen: ClassVar[int | None] = None
@@ -62,6 +65,7 @@ class AttnWrapperBase(nn.Module):
         "cu_seqlens",
         "prefill_kv_callback",
         "prefill_kv_callback_aux",
+        "prefill_prefix",
         "cache_seqlens",
         "position_ids",
         "max_seqlen",
@@ -139,13 +143,29 @@ class AttnWrapperBase(nn.Module):
             )
         if base.prefill_kv_callback is not None:
             base.prefill_kv_callback(self.layer_idx, k, v)
+        prefix, cu_keys = base.prefill_prefix, None
+        if prefix is not None:
+            k_pool, v_pool = _primary_manager().get_kv_tensors(self.layer_idx)
+            k, v, cu_keys = prefix.before(k, k_pool), prefix.before(v, v_pool), prefix.cu_keys
         allowed = None
         if index is not None:
             if base.prefill_kv_callback_aux is not None:
                 base.prefill_kv_callback_aux(self.layer_idx, index.k[:, 0])
-            allowed = backend.select_prefill(index, base.cu_seqlens, row_exact=base.row_exact)
+            if prefix is not None:
+                index_pool, _ = base.gpu_paged_kv_manager_aux.get_kv_tensors(self.layer_idx)
+                index = replace(index, k=prefix.before(index.k, index_pool))
+            allowed = backend.select_prefill(
+                index, base.cu_seqlens, row_exact=base.row_exact, cu_keys=cu_keys
+            )
         return backend.prefill(
-            q, k, v, base.cu_seqlens, scale=self.scale, row_exact=base.row_exact, allowed=allowed
+            q,
+            k,
+            v,
+            base.cu_seqlens,
+            scale=self.scale,
+            row_exact=base.row_exact,
+            allowed=allowed,
+            cu_keys=cu_keys,
         )
 
     def _decode(self, q: Tensor, k: Tensor, v: Tensor, index: IndexInputs | None) -> Tensor:

@@ -162,21 +162,24 @@ class ModelDevice:
         return self.prefill_all([tokens], [seq])[0]
 
     def prefill_all(self, prompts: Sequence[Sequence[int]], seqs: Sequence[SequenceState]) -> list[bytes]:
-        """`prefill` of several empty sequences in one forward. All or none: where one does not fit, KvExhausted, and
-        all are as they were."""
+        """`prefill` of several empty sequences in one forward, each from where the prefix cache ends. All or none:
+        where one does not fit, KvExhausted, and all are as they were."""
+        starts: list[int] = []
         try:
+            starts += [self.blocks.adopt(seq, tokens) for tokens, seq in zip(prompts, seqs, strict=True)]
             for tokens, seq in zip(prompts, seqs, strict=True):
                 self.blocks.cover(seq, len(tokens))
-            logits = self._prefill.run(prompts, seqs)
+            logits = self._prefill.run(prompts, seqs, starts)
         except Exception as error:
-            for seq in seqs:
-                self.blocks.close(seq)
+            for tokens, seq, start in zip(prompts, seqs, starts, strict=True):
+                self.blocks.close(seq, holds=tokens[:start])
                 self.blocks.open(seq)
             if isinstance(error, KvExhausted):
                 raise
             raise ForwardError(f"the prefill failed: {type(error).__name__}: {error}") from error
         for tokens, seq in zip(prompts, seqs, strict=True):
             seq.tokens, seq.seq_len, seq.prompt_len = list(tokens), len(tokens), len(tokens)
+        self._decode.state.counters["prefix_tokens"] += sum(starts)
         return [row.tobytes() for row in logits.cpu().numpy()]
 
     def release(self, seq: SequenceState, *, cache: bool) -> None:

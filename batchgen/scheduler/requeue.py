@@ -54,10 +54,10 @@ def resume_preempted_seqs(sched: SchedCtx, preempted: list[PreemptedSeq], active
             return
 
 
-def resume_preempted_seq(sched: SchedCtx, parked: PreemptedSeq, active: list[ActiveSeq]) -> bool:
+def resume_preempted_seq(sched: SchedCtx, parked: PreemptedSeq, active: list[ActiveSeq]) -> None:
     """Prefill of the exact history; its logits are dropped, for `last_token` was sampled from them before.
 
-    False: the request got an error.
+    Where it fails the request gets an error.
     """
     a, device = parked.a, sched.io.device
     try:
@@ -65,17 +65,16 @@ def resume_preempted_seq(sched: SchedCtx, parked: PreemptedSeq, active: list[Act
     except LaunchError as error:
         log.error("preempt-resume alloc of %s failed: %s", a.request_id, error)
         send_error(a, f"preempt-resume alloc failed: {error}")
-        return False
+        return
     a.seq = seq
     try:
         device.prefill(parked.tokens, seq)
     except LaunchError as error:
         log.error("preempt-resume re-prefill of %s failed: %s", a.request_id, error)
         fail_row(sched, a, f"preempt-resume re-prefill failed: {error}")
-        return False
+        return
     make_active(sched, a, active)
     sched.io.telemetry.count("resumed")
-    return True
 
 
 def make_active(sched: SchedCtx, a: ActiveSeq, active: list[ActiveSeq]) -> None:

@@ -159,16 +159,15 @@ def history_from_the_outputs() -> AbstractContextManager[Any]:
 def prefill_logits_are_sampled() -> AbstractContextManager[Any]:
     resume = requeue.resume_preempted_seq
 
-    def faulty(sched: SchedCtx, parked: PreemptedSeq, active: list[ActiveSeq]) -> bool:
+    def faulty(sched: SchedCtx, parked: PreemptedSeq, active: list[ActiveSeq]) -> None:
         device, tokens = sched.io.device, list(parked.tokens)
-        done = resume(sched, parked, active)
-        if done:
+        resume(sched, parked, active)
+        if parked.a in active:
             device.release(parked.a.seq, cache=False)
             parked.a.seq = device.alloc_sequence()
             logits = np.frombuffer(device.prefill(tokens, parked.a.seq) or b"", np.float32)
             parked.a.last_token = int(logits.argmax())
             parked.a.output_tokens.append(parked.a.last_token)
-        return done
 
     return patch.object(requeue, "resume_preempted_seq", faulty)
 

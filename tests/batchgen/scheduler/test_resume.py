@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -112,7 +113,9 @@ def test_a_row_that_waits_for_blocks_asks_the_cache_until_it_has_nothing() -> No
     assert len(waiting) == 1 and device.cached_blocks == 0 and inbox(waiting[0].a).events == []
 
 
-def test_a_requeued_row_that_can_never_fit_gets_an_error_and_the_next_is_tried() -> None:
+def test_a_requeued_row_that_can_never_fit_gets_an_error_and_the_next_is_tried(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     sched = sched_of(total=9, block_size=2)
     small = sched_of(total=3, block_size=2)
     waiting = [requeued(sched, "large", [7] * 6), requeued(sched, "larger", [7] * 8)]
@@ -124,6 +127,7 @@ def test_a_requeued_row_that_can_never_fit_gets_an_error_and_the_next_is_tried()
         ["cannot be resumed: it needs 5 KV blocks, the pool has 3"],
         ["cannot be resumed: it needs 6 KV blocks, the pool has 3"],
     ]
+    assert caplog.messages[0] == "large can never be resumed: it needs 5 KV blocks of 3"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +137,9 @@ def test_a_requeued_row_that_can_never_fit_gets_an_error_and_the_next_is_tried()
         ("prefill", "preempt-resume re-prefill failed: no"),
     ],
 )
-def test_a_resume_that_fails_is_told_and_the_next_comes_back(point: str, said: str) -> None:
+def test_a_resume_that_fails_is_told_and_the_next_comes_back(
+    point: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
     sched = sched_of()
     waiting = [requeued(sched, "a", [7]), requeued(sched, "b", [8])]
     first = waiting[0].a
@@ -141,6 +147,7 @@ def test_a_resume_that_fails_is_told_and_the_next_comes_back(point: str, said: s
     active: list[ActiveSeq] = []
     resume_preempted_seqs(sched, waiting, active)
     assert inbox(first).events == [RowEvent("error", text=said)]
+    assert len(caplog.messages) == 1 and "of a failed: no" in caplog.messages[0]
     assert [row.request_id for row in active] == ["b"] and device_of(sched).live_sequences == 1
     device_of(sched).check()
 
@@ -232,7 +239,9 @@ def test_a_spilled_row_that_can_never_fit_gets_an_error_and_leaves_no_entry(tmp_
 
 
 @pytest.mark.parametrize("point", ["alloc", "restore", "open", "remove"])
-def test_a_swap_in_that_fails_is_told_frees_everything_and_ends_the_round(point: str, tmp_path: Path) -> None:
+def test_a_swap_in_that_fails_is_told_frees_everything_and_ends_the_round(
+    point: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     class Failing(FileSpill):
         broken = False
 
@@ -258,12 +267,27 @@ def test_a_swap_in_that_fails_is_told_frees_everything_and_ends_the_round(point:
         active: list[ActiveSeq] = []
         swap_in(sched, store, swapped, active)
         assert inbox(first).events == [RowEvent("error", text="swap-in failed: no")]
+        assert caplog.messages == ["a: swap-in failed: no"]
         assert active == [] and [parked.a.request_id for parked in swapped] == ["b"]
         assert device.live_sequences == 0 and store.usage().entries == 1
         device.check()
         store.broken = False
         swap_in(sched, store, swapped, active)
         assert [row.request_id for row in active] == ["b"]
+
+
+def test_an_entry_that_stays_behind_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    sched = sched_of()
+    with FileSpill(tmp_path, 10_000) as store:
+        swapped = [spilled(sched, store, "a", [7])]
+        swapped[0].a.cancelled = True
+
+        def refuse(swap_id: int) -> None:
+            raise SpillError("no")
+
+        store.remove = refuse  # type: ignore[method-assign]
+        assert len(sweep_parked(sched, store, swapped, [])) == 1 and not swapped
+    assert caplog.messages == ["spill entry 0 is left behind: no"]
 
 
 def test_an_entry_that_is_damaged_is_refused(tmp_path: Path) -> None:
@@ -397,6 +421,15 @@ def test_a_spill_that_cannot_be_made_hands_the_row_back_as_it_was(tmp_path: Path
     device = device_of(sched)
     with FileSpill(tmp_path, 10_000) as store:
         row = admit(device, "a", [7] * 5)
+        writers = []
+        create = store.create
+
+        def created() -> tuple[int, BinaryIO]:
+            swap_id, writer = create()
+            writers.append(writer)
+            return swap_id, writer
+
+        store.create = created  # type: ignore[method-assign]
         before = dataclasses.replace(
             row.seq, tokens=list(row.seq.tokens), block_table=list(row.seq.block_table)
         )
@@ -405,4 +438,5 @@ def test_a_spill_that_cannot_be_made_hands_the_row_back_as_it_was(tmp_path: Path
             spill_out_sequence(sched, row, store)
         assert dataclasses.astuple(row.seq) == dataclasses.astuple(before)
         assert device.released == [] and counted(sched)["spilled"] == 0
+        assert [writer.closed for writer in writers] == [True]
         assert list(tmp_path.glob("*/*")) == [] and store.usage().entries == 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from migration.code.tree import OverlayTree, Tree
 from migration.ledger.change import FileChange
-from migration.proofs.record import proof_path
+from migration.proofs.where import proof_path
 from migration.recipe_checklist import PHASES
 from pipeline.config import FILE, Config
 from pipeline.errors import SHORT, PipelineError

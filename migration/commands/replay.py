@@ -35,7 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     from migration.inverse.replay import plan_replay
     from migration.move.cut import CutPlan, CutRefused
     from migration.move.outcome_json import outcome_json
-    from migration.proofs.record import SUFFIX, loads, proof_change, record
+    from migration.proofs.record import loads, proof_change, record
+    from migration.proofs.where import SUFFIX
     from migration.slices import load_recipe
 
     if arguments.slice.endswith(SUFFIX):

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 
 from migration.code.facts import dotted
 from migration.code.syntax import parse_or_none
@@ -28,28 +29,37 @@ def overrides(tree: Tree, recipe: Recipe, methods: Collection[str]) -> tuple[Ove
     wanted = re.compile(rb"\b(?:" + b"|".join(re.escape(name).encode() for name in sorted(methods)) + rb")\b")
     for path in tree.python_files():
         data = tree.read(path) or b""
-        if path == recipe.target_file or not wanted.search(data):
-            continue
-        module = parse_or_none(data)
-        if module is None:
-            continue
-        others = _other_classes(module, recipe.source_class)
-        for node in ast.walk(module):
-            found += _overrides_at(node, path, recipe.source_class, methods, others)
+        if path != recipe.target_file and wanted.search(data):
+            found += [o for o in _overrides_in(path, data, recipe.source_class) if o.method in methods]
     return tuple(found)
 
 
-def _other_classes(module: ast.Module, worker: str) -> frozenset[str]:
+@lru_cache(maxsize=1024)  # a port that is made in parts asks the same of the same files each time
+def _overrides_in(path: str, data: bytes, worker: str) -> tuple[Override, ...]:
+    """What a file may replace of the worker, by whatever name."""
+    module = parse_or_none(data)
+    if module is None:
+        return ()
+    nodes = list(ast.walk(module))
+    found = [hit for node in nodes for hit in _overrides_at(node, path, worker)]
+    others = _other_classes(module, nodes, worker) if any(owner for owner, _ in found) else frozenset()
+    return tuple(override for owner, override in found if owner not in others)
+
+
+def _other_classes(module: ast.Module, nodes: Collection[ast.AST], worker: str) -> frozenset[str]:
     """Names that always mean a class of this module which is neither the worker nor of its kind."""
-    bound = {
-        node.id for node in ast.walk(module) if isinstance(node, ast.Name) and type(node.ctx) is ast.Store
-    }
-    bound |= {node.arg for node in ast.walk(module) if isinstance(node, ast.arg)}
-    bound |= {node.asname or node.name for node in ast.walk(module) if isinstance(node, ast.alias)}
+    bound = {worker}
+    for node in nodes:
+        if isinstance(node, ast.Name) and type(node.ctx) is ast.Store:
+            bound.add(node.id)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.alias):
+            bound.add(node.asname or node.name)
     bases = {
         node.name: [dotted(base) for base in node.bases]
         for node in module.body
-        if isinstance(node, ast.ClassDef) and node.name not in bound | {worker}
+        if isinstance(node, ast.ClassDef) and node.name not in bound
     }
     known = {"object", "Protocol", "Exception"}
     while found := {name for name in bases.keys() - known if known.issuperset(bases[name])}:
@@ -57,23 +67,20 @@ def _other_classes(module: ast.Module, worker: str) -> frozenset[str]:
     return frozenset(known & bases.keys())
 
 
-def _overrides_at(
-    node: ast.AST, path: str, worker: str, methods: Collection[str], others: Collection[str]
-) -> list[Override]:
+def _overrides_at(node: ast.AST, path: str, worker: str) -> list[tuple[str, Override]]:
+    """Each with what it is replaced on, "" for a subclass's own."""
     if isinstance(node, ast.ClassDef) and any(
         dotted(base).rpartition(".")[2] == worker for base in node.bases
     ):
         bodies = [s for s in node.body if isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef)]
-        return [Override(s.name, path, s.lineno) for s in bodies if s.name in methods]
-    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in methods:
-        if dotted(node.value) in {"self", *others}:  # of some other class; the worker's own are known
-            return []
-        return [Override(node.attr, path, node.lineno)]
+        return [("", Override(s.name, path, s.lineno)) for s in bodies]
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        owner = dotted(node.value)  # `self` is some other class; the worker's own are known
+        return [] if owner == "self" else [(owner, Override(node.attr, path, node.lineno))]
     if isinstance(node, ast.Call) and len(node.args) >= 2:
         name = node.args[1]
         if dotted(node.func).rpartition(".")[2] in ("setattr", "object") and isinstance(name, ast.Constant):
-            if name.value in methods and dotted(node.args[0]) not in others:
-                return [Override(str(name.value), path, node.lineno)]
+            return [(dotted(node.args[0]), Override(str(name.value), path, node.lineno))]
     return []
 
 

@@ -1,4 +1,4 @@
-"""Parts of a port that is over its budget: how far the next one goes, and how many came before it."""
+"""Parts of a port that is over its budget: how far the next one goes, and its letter."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import difflib
 from dataclasses import dataclass
 
 from migration.code.structure import Method
-from migration.code.tree import OverlayTree, Tree
+from migration.code.tree import Tree
 from migration.ledger.change import FileChange
 from migration.move.cut import CutOutcome, CutPlan
-from migration.phases.state import before_cut, cut_anew
+from migration.phases.state import cut_anew
 from migration.recipe import Recipe
-
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def part_of(recipe: Recipe, labels: tuple[str, ...]) -> Recipe:
@@ -22,10 +20,12 @@ def part_of(recipe: Recipe, labels: tuple[str, ...]) -> Recipe:
     return dataclasses.replace(recipe, methods=labels, stays=(), planned=planned, partial=True)
 
 
-def letters(number: int) -> str:
-    """Name of the part that `number` others came before: a, b, ..., z, aa, ab, ..."""
-    rest, last = divmod(number, len(_LETTERS))
-    return (letters(rest - 1) if rest else "") + _LETTERS[last]
+def next_letter(last: str) -> str:
+    """Name of the part after `last` ("": of the first): a, b, ..., z, aa, ab, ..."""
+    if not last:
+        return "a"
+    rest, letter = last[:-1], last[-1]
+    return next_letter(rest) + "a" if letter == "z" else rest + chr(ord(letter) + 1)
 
 
 @dataclass(frozen=True)
@@ -77,23 +77,6 @@ class Division:
                 break
             part, count = longer, count + 1
         return part
-
-    def parts_before(self, tree: Tree, done: tuple[str, ...]) -> int | CutOutcome:
-        """How many parts it took to port `done`, which `tree` has: they are cut again, from the first."""
-        files = {path: tree.read(path) for path in (self.recipe.target_file, *self.recipe.generated)}
-        was: Tree = before_cut(self.recipe, tree)
-        had, number = set[str](), 0
-        while not had.issuperset(done):
-            number += 1
-            added = sum(_added(was.read(path), data) for path, data in files.items())
-            if not self.recipe.budget or added <= self.recipe.budget:
-                break
-            part = self.next_part(was, tuple(label for label in self.labels if label in had))
-            if not isinstance(part, Part):
-                return part
-            was = OverlayTree(was, {change.path: change.after for change in part.changes})
-            had |= set(part.methods)
-        return number
 
     def _size(self, label: str) -> int:
         return sum(m.block_end - m.block_start + 2 for m in self.chosen if m.name == label)

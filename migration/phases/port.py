@@ -10,11 +10,12 @@ from migration.code.tree import Tree
 from migration.errors import Refusal
 from migration.ledger.change import FileChange
 from migration.move.by_hand import missing_by_hand
-from migration.move.cut import CutOutcome, CutPlan, CutRefused, select
+from migration.move.cut import CutPlan, CutRefused, select
 from migration.move.inverse import STUB_COUNTED
 from migration.phases.gate_text import gated
-from migration.phases.parts import Division, Part, letters, part_of
+from migration.phases.parts import Division, Part, next_letter, part_of
 from migration.phases.state import cut_anew, drift, read_worker
+from migration.proofs.where import last_part
 from migration.recipe import Recipe
 
 
@@ -82,19 +83,14 @@ def plan_port(recipe: Recipe, tree: Tree) -> PortPlan | PortRefused | PortClean:
 
 def _next(divided: Division, tree: Tree, done: tuple[str, ...]) -> PortPlan | PortRefused:
     recipe = divided.recipe
-    part, number = divided.next_part(tree, done), divided.parts_before(tree, done)
+    part = divided.next_part(tree, done)
     if not isinstance(part, Part):
-        return _not_cut(recipe, part)
-    if not isinstance(number, int):
-        return _not_cut(recipe, number)
+        return PortRefused(recipe, part.refusals if isinstance(part, CutRefused) else ())
     if recipe.budget and part.added > recipe.budget:
         name = part.methods[0]
         message = f"{name} alone adds {part.added} lines, the budget is {recipe.budget}"
         return PortRefused(recipe, (Refusal("MG115", name, 0, message),))
     left = tuple(label for label in divided.labels if label not in (*done, *part.methods))
-    letter = letters(number) if number or left else ""
+    last = (last_part(recipe.name, tree) or "a") if done else ""
+    letter = next_letter(last) if done or left else ""
     return PortPlan(recipe, letter, part.methods, left, part.added, part.changes, part.plan)
-
-
-def _not_cut(recipe: Recipe, outcome: CutOutcome) -> PortRefused:
-    return PortRefused(recipe, outcome.refusals if isinstance(outcome, CutRefused) else ())

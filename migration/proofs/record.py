@@ -25,11 +25,10 @@ from migration.move.proof import MethodProof, Proof
 from migration.phases.cleanup import CleanupPlan
 from migration.phases.gate import GatePlan
 from migration.phases.port import PortPlan
+from migration.proofs.where import proof_path
 from migration.recipe import AdapterEntry, HandleSpec, HasattrSpec, Recipe, RewriteSpec, SnapshotSpec
 
 SCHEMA = 1
-FOLDER = ".migrate"
-SUFFIX = ".proof.json"
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,8 @@ class ProofFile:
     """`phase` is cut, port, gate or cleanup. `before` and `after` are SHA-256 of the class's file, `handler`
     that of the handler module; `created` are package files that the phase added; `dropped` are delegates
     that cleanup removed, `delegates` the hunks that put them back. `generated` are the adapters and fakes as
-    they were written, `human` the files written by hand as they were then: (path, SHA-256)."""
+    they were written, `human` the files written by hand as they were then: (path, SHA-256). `part` is the letter of a
+    port that is one of several."""
 
     phase: str
     recipe: Recipe
@@ -51,6 +51,7 @@ class ProofFile:
     delegates: tuple[Hunk, ...] = ()
     generated: tuple[tuple[str, str], ...] = ()
     human: tuple[tuple[str, str], ...] = ()
+    part: str = ""
 
     @property
     def path(self) -> str:
@@ -60,10 +61,6 @@ class ProofFile:
     def names(self) -> tuple[str, ...]:
         """The moved methods by their names in the handler."""
         return tuple(detail.moved_name for detail in self.proof.details)
-
-
-def proof_path(slice_name: str) -> str:
-    return f"{FOLDER}/{slice_name}{SUFFIX}"
 
 
 def digest(data: bytes) -> str:
@@ -107,6 +104,7 @@ def record_port(plan: PortPlan, tree: Tree) -> ProofFile:
         _NO_INVERSE,
         generated=_generated(plan.cut),
         human=plan.cut.human,
+        part=plan.part,
     )
 
 
@@ -190,6 +188,8 @@ def dumps(proof: ProofFile) -> bytes:
     inverse["methods"] = {name: [_slim(hunk) for hunk in hunks] for name, hunks in inverse["methods"].items()}
     inverse["file"] = [_slim(hunk) for hunk in inverse["file"]]
     body["delegates"] = [_slim(hunk) for hunk in body["delegates"]]
+    if not proof.part:
+        del body["part"]
     return (_layout(body, 0) + "\n").encode()
 
 

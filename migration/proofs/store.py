@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from migration.errors import MigrationError
-from migration.proofs.record import FOLDER, SUFFIX, ProofFile, loads, proof_path
+from migration.proofs.record import ProofFile, loads
+from migration.proofs.where import FOLDER, SUFFIX, proof_path
 
 
 def load_proof(root: Path, name: str) -> ProofFile:

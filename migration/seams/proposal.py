@@ -9,7 +9,7 @@ from typing import Literal
 
 from migration.code.tree import Tree
 from migration.move.delegates import is_delegate
-from migration.proofs.record import proof_path
+from migration.proofs.where import proof_path
 from migration.recipe import Recipe
 from migration.seams.concerns import handle_specs, members_of
 from migration.seams.graph import ClassGraph

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from migration import slices
 from migration.errors import MigrationError
-from migration.proofs.record import FOLDER, SUFFIX, ProofFile, loads
+from migration.proofs.record import ProofFile, loads
+from migration.proofs.where import FOLDER, SUFFIX
 from migration.recipe import Recipe
 from migration.slices import load_recipe
 

@@ -12,8 +12,9 @@ from migration.burndown.history import Commit, read_history
 from migration.code.encoding import as_utf8
 from migration.code.tree import DiskTree
 from migration.errors import MigrationError
-from migration.proofs.record import ProofFile, proof_path
+from migration.proofs.record import ProofFile
 from migration.proofs.verify import Broken, verify
+from migration.proofs.where import proof_path
 from migration.recipe import Recipe
 from migration.status.evidence import Evidence, about, digest_of, find_evidence
 from migration.status.flags import KINDS, creates, open_prefixes

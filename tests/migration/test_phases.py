@@ -15,8 +15,9 @@ from migration.errors import MigrationError
 from migration.ledger.change import FileChange
 from migration.phases.cleanup import CleanupClean, CleanupPlan, CleanupRefused, plan_cleanup
 from migration.phases.gate import GateClean, GatePlan, GateRefused, plan_gate
-from migration.phases.parts import letters
+from migration.phases.parts import next_letter
 from migration.phases.port import PortClean, PortPlan, PortRefused, plan_port
+from migration.proofs.record import dumps, record_port
 from migration.recipe import Recipe
 
 from .golden_cases import GOLDEN, cut, files, recipe_of
@@ -115,6 +116,15 @@ def with_gates(tree: DictTree, recipe: Recipe = RECIPE) -> DictTree:
     return after(tree, outcome)
 
 
+def with_proof(tree: DictTree, outcome: PortPlan) -> DictTree:
+    """What `migrate port` leaves."""
+    proof = record_port(outcome, tree)
+    files = {change.path: change.after for change in outcome.changes}
+    return DictTree(
+        {**tree.files, **{p: d for p, d in files.items() if d is not None}, proof.path: dumps(proof)}
+    )
+
+
 def test_a_port_over_its_budget_goes_in_parts_and_ends_as_one_port_would():
     recipe = dataclasses.replace(RECIPE, budget=34)
     tree = tree_of(WORKER)
@@ -122,7 +132,7 @@ def test_a_port_over_its_budget_goes_in_parts_and_ends_as_one_port_would():
     while isinstance(outcome := plan_port(recipe, tree), PortPlan):
         parts.append((outcome.part, outcome.methods, len(outcome.left)))
         assert outcome.added <= 34
-        tree = after(tree, outcome)
+        tree = with_proof(tree, outcome)
     assert isinstance(outcome, PortClean)
     assert len(parts) > 1 and [part for part, _, _ in parts] == list("abc"[: len(parts)])
     assert parts[-1][2] == 0
@@ -137,17 +147,32 @@ MANY = worker_source(
 )
 
 
-def test_each_part_is_called_by_how_many_came_before_it():
+def test_each_part_has_the_letter_after_the_last_ones():
     # Protocol, constructor and members take most of a budget: the lines of the methods do not tell the parts.
     recipe, tree, parts = dataclasses.replace(RECIPE, budget=40), tree_of(MANY), []
     while isinstance(outcome := plan_port(recipe, tree), PortPlan):
         parts.append(outcome.part)
-        tree = after(tree, outcome)
+        tree = with_proof(tree, outcome)
     assert len(parts) > 3 and parts == list(string.ascii_lowercase[: len(parts)])
 
 
 def test_parts_after_the_twenty_sixth_have_names_of_their_own():
-    assert [letters(number) for number in (0, 25, 26, 51, 52)] == ["a", "z", "aa", "az", "ba"]
+    assert [next_letter(last) for last in ("", "y", "z", "ay", "az", "zz")] == [
+        "a",
+        "z",
+        "aa",
+        "az",
+        "ba",
+        "aaa",
+    ]
+
+
+def test_a_part_whose_proof_file_is_gone_is_not_called_the_first():
+    recipe = dataclasses.replace(RECIPE, budget=34)
+    first = plan_port(recipe, tree_of(WORKER))
+    assert isinstance(first, PortPlan) and first.part == "a"
+    second = plan_port(recipe, after(tree_of(WORKER), first))
+    assert isinstance(second, PortPlan) and second.part == "b"
 
 
 def test_a_part_is_the_longest_that_fits():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from migration.cli import main
-from migration.proofs.record import proof_path
+from migration.proofs.where import proof_path
 
 from .test_cli import git
 from .two_golden import GOLDEN

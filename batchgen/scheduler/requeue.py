@@ -49,7 +49,6 @@ def resume_preempted_seqs(sched: SchedCtx, preempted: list[PreemptedSeq], active
             refuse(sched, preempted.pop(plan.index).a, plan.blocks)
         elif isinstance(plan, Resume):
             resume_preempted_seq(sched, preempted.pop(plan.index), active)
-            dry = False
         else:
             return
 

@@ -35,7 +35,6 @@ def swap_in(sched: SchedCtx, spill: SpillIo, swapped: list[SwappedSeq], active: 
         elif isinstance(plan, Resume):
             if not swap_in_sequence(sched, spill, swapped.pop(plan.index), active):
                 return
-            dry = False
         else:
             return
 

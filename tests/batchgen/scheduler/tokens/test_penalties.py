@@ -52,7 +52,7 @@ def test_repetition_comes_before_presence_and_bias_last() -> None:
 
 
 def test_bias_is_added_whatever_was_written() -> None:
-    assert changed([], logit_bias={1: -3.0, 2: 1.0, 99: 5.0, -1: 5.0}) == {1: -1.0, 2: 3.0}
+    assert changed([], logit_bias={1: -3.0, 2: 1.0, 10: 5.0, 99: 5.0, -1: 5.0}) == {1: -1.0, 2: 3.0}
 
 
 def test_what_would_continue_a_repetition() -> None:
@@ -82,5 +82,5 @@ def test_lz_begins_with_three_tokens() -> None:
 def test_a_history_with_ids_beyond_the_vocabulary_is_harmless() -> None:
     everything = RowSampling(repetition_penalty=2.0, presence_penalty=1.0, dry_multiplier=1.0, lz_penalty=1.0)
     logits = np.zeros(10, np.float32)
-    apply_penalties(logits, everything, [50, 51, 52, 50, 51, 52, 50, 51])
+    apply_penalties(logits, everything, [10, 51, 52, 10, 51, 52, 10, 51, 52])
     assert (logits == 0).all()

@@ -218,10 +218,10 @@ def test_a_forced_token_is_certain_in_its_log_probability() -> None:
     )
 
 
-def test_ids_beyond_the_vocabulary_mask_nothing() -> None:
-    far = VOCAB + 3
+@pytest.mark.parametrize("far", [VOCAB, VOCAB + 3, None])
+def test_ids_beyond_the_vocabulary_or_absent_mask_nothing(far: int | None) -> None:
     row = make_row(
-        eos_tokens=frozenset({far}),
+        eos_tokens=frozenset() if far is None else frozenset({far}),
         min_tokens=9,
         tools=ToolCalls(suppressed=True),
         thinking=Thinking(ended=True),

@@ -28,6 +28,8 @@ def test_history_begins_after_the_last_call() -> None:
 
 def test_history_is_the_last_of_it() -> None:
     assert penalty_history([1, 2, 3, 4], CALL_END, 3) == [2, 3, 4]
+    assert penalty_history([1, 2, 3, 4], CALL_END, 1) == [4]
+    assert penalty_history([1, 2, 3, 4], CALL_END, 9) == [1, 2, 3, 4]
     assert penalty_history([1, CALL_END, 3, 4], CALL_END, 3) == [3, 4]
     assert penalty_history([CALL_END, 2, 3, 4], CALL_END, 3) == [2, 3, 4]
 
@@ -35,6 +37,11 @@ def test_history_is_the_last_of_it() -> None:
 def test_repetition_counts_a_token_once_and_always_makes_it_less_likely() -> None:
     assert changed([3, 3, 4], repetition_penalty=1.25) == {3: 1.6, 4: 1.6}
     assert changed([3, 3, 4], start=-2.0, repetition_penalty=1.25) == {3: -2.5, 4: -2.5}
+
+
+def test_a_repetition_penalty_below_one_makes_a_token_likelier() -> None:
+    assert changed([3], start=0.5, repetition_penalty=0.5) == {3: 1.0}
+    assert changed([3], start=-0.5, repetition_penalty=0.5) == {3: -0.25}
 
 
 def test_a_repetition_penalty_that_is_not_positive_changes_nothing() -> None:
@@ -52,7 +59,7 @@ def test_repetition_comes_before_presence_and_bias_last() -> None:
 
 
 def test_bias_is_added_whatever_was_written() -> None:
-    assert changed([], logit_bias={1: -3.0, 2: 1.0, 10: 5.0, 99: 5.0, -1: 5.0}) == {1: -1.0, 2: 3.0}
+    assert changed([], logit_bias={0: 1.0, 1: -3.0, 10: 5.0, 99: 5.0, -1: 5.0}) == {0: 3.0, 1: -1.0}
 
 
 def test_what_would_continue_a_repetition() -> None:

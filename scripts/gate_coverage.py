@@ -31,21 +31,21 @@ PLANS = (
     ),
 )
 MODELS = ("tiny", "tiny-dual")
-LEVELS = ("--workload", "L2-2048,L2-4096", "--page-size", "4", "--max-batch", "128", "--content-every", "64")
+SCALE = "caps/16,prompts/16"
+LEVELS = ("--workload", "L2-2048,L2-4096", "--scale", SCALE, "--page-size", "4", "--max-batch", "128")
 #: Three quarters of what all rows need at their longest: some go on hold.
-POOLS = {"caps/16,prompts/16": ("370", "540"), "caps/16,prompts/4": ("1480", "2150"), "1": ("8900", "13000")}
+POOLS = ("--gpu-pages", "370", "--host-pages", "540", "--content-every", "64")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scale", choices=POOLS, default="caps/16,prompts/16", help="of the L2 levels")
     parser.add_argument(
         "--only", metavar="TEXT", default="", help="runs whose name has this; the sum is of all reports"
     )
     asked = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     failed = []
-    for name, command, environment in _runs(asked.scale):
+    for name, command, environment in _runs():
         if asked.only not in name:
             continue
         for path in OUT.glob(f"{name}.*.jsonl"):
@@ -89,13 +89,14 @@ def main() -> int:
     return code or (2 if failed else 0)
 
 
-def _runs(scale: str) -> list[tuple[str, list[str], dict[str, str]]]:
+def _runs() -> list[tuple[str, list[str], dict[str, str]]]:
     """(name, arguments of Python, environment) of each run; reports are out/gates/<name>.<gate>.jsonl."""
     runs = []
     for model in MODELS:
-        gpu, host = POOLS[scale]
-        sized = ("--gpu-pages", gpu, "--host-pages", host, *(("--scale", scale) if scale != "1" else ()))
-        for what, options in (("levels", (*LEVELS, *sized)), ("boundaries", ("--workload", "boundaries"))):
+        for what, options in (
+            ("levels", (*LEVELS, *POOLS)),
+            ("boundaries", ("--workload", "boundaries")),
+        ):
             name = f"{what}-{model}"
             given = [f"--candidate-env={one}={value}" for one, value in _flags(name).items()]
             command = ["-m", "shadow.cli", "compare", "--model", model, *options, *given, "--timeout", "900"]

@@ -42,6 +42,23 @@ def test_an_entry_is_read_back_and_gone_once_it_is_removed(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_store_that_is_closed_holds_nothing(tmp_path: Path) -> None:
+    store = FileSpill(tmp_path, 100)
+    stored(store, b"abc")
+    store.close()
+    store.close()
+    assert list(tmp_path.iterdir()) == [] and store.usage() == SpillUsage(0, 0, 3, 100)
+
+
+def test_a_folder_that_is_gone_makes_no_entry(tmp_path: Path) -> None:
+    with FileSpill(tmp_path, 100) as store:
+        [folder] = tmp_path.iterdir()
+        folder.rmdir()
+        with pytest.raises(SpillError, match=r"cannot create .*0\.partial: No such file or directory"):
+            store.create()
+        assert store.usage().entries == 0
+
+
 def test_only_its_user_may_look_into_the_store(tmp_path: Path) -> None:
     with FileSpill(tmp_path, 100):
         [folder] = tmp_path.iterdir()

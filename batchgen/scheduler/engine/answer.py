@@ -13,13 +13,13 @@ from batchgen.scheduler.sequences import ActiveSeq, FinishReason
 CANCELLED = "cancelled"
 
 
-def answer(request: TokenizedRequest, reply: Reply, tokenizer: Tokenizer) -> GenerationResult:
-    """The reply has its row and its end."""
+def answer(request: TokenizedRequest, reply: Reply, tokenizer: Tokenizer, context: int) -> GenerationResult:
+    """The reply has its row and its end. `context`: tokens that the model takes."""
     row, end = reply.row, reply.end
     assert row is not None and end is not None
     if end.kind == "error":
         return failure(request, end.text or "the engine gave no reason")
-    reason, detail = _reason(reply, row, end.finish_reason or "")
+    reason, detail = _reason(reply, row, end.finish_reason or "", context)
     content = reply.content
     calls: tuple[ToolCall, ...] = ()
     if request.step.tools:
@@ -43,7 +43,7 @@ def failure(request: TokenizedRequest, why: str) -> GenerationResult:
     return GenerationResult(request.custom_id, (), "", "error", prompt, None, why)
 
 
-def _reason(reply: Reply, row: ActiveSeq, reason: str) -> tuple[str, str]:
+def _reason(reply: Reply, row: ActiveSeq, reason: str, context: int) -> tuple[str, str]:
     """(what the API calls it, what exactly ended the row)."""
     if row.cancelled:
         return CANCELLED, CANCELLED
@@ -52,8 +52,17 @@ def _reason(reply: Reply, row: ActiveSeq, reason: str) -> tuple[str, str]:
     if reason == FinishReason.STOP:
         return str(reason), "eos"
     if reason == FinishReason.LENGTH:
-        return str(reason), str(row.guard_stop or ("max_tokens" if row.remaining == 0 else "context"))
+        return str(reason), _ceiling(row, context)
     return str(reason), str(reason)
+
+
+def _ceiling(row: ActiveSeq, context: int) -> str:
+    """What a row has come up against. The pool, where dropped tokens made it longer than its budget said."""
+    if row.guard_stop is not None:
+        return str(row.guard_stop)
+    if row.remaining == 0:
+        return "max_tokens"
+    return "context" if row.seq.seq_len + 1 >= context else "kv_pool"
 
 
 def _split_calls(

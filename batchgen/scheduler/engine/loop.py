@@ -29,6 +29,7 @@ from batchgen.scheduler.spilling import remove_entry, spill_out_sequence
 from batchgen.scheduler.step import step_decode_only
 from batchgen.scheduler.swap_in import swap_in
 from batchgen.scheduler.sweep import sweep_parked
+from batchgen.scheduler.tokens.budget import at_context_end
 from batchgen.scheduler.tokens.decoded import process_decoded_token
 from batchgen.scheduler.tokens.finish import finish_reason
 from batchgen.scheduler.tokens.sample import sample_row
@@ -200,10 +201,11 @@ class StepLoop:
     # ends
 
     def _sweep(self) -> None:
-        """Ends what was cancelled or is past its deadline, wherever it is; under quirk f only what is active."""
-        now = self.sched.io.clock.now()
+        """Ends what was cancelled or is past its deadline, wherever it is; under quirk f only what is active. And rows
+        without room for another token: a step does not see that where it drops the token."""
+        now, limits = self.sched.io.clock.now(), self.sched.limits
         for row in self.active:
-            row.finished |= _is_over(row, now)
+            row.finished |= _is_over(row, now) or at_context_end(row, limits)
         sweep_parked(self.sched, self.spill, self.swapped, self.preempted)
         if self.sched.quirks.parked_cannot_end:
             return

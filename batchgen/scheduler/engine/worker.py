@@ -114,7 +114,7 @@ class StepWorker:
             self.telemetry.count("completed")
             assert reply.row is not None
             self.telemetry.count("generated_tokens", len(reply.row.output_tokens))
-            deliver(answer(request, reply, self.tokenizer))
+            deliver(answer(request, reply, self.tokenizer, self._context))
 
         reply = Reply(StopStrings(request.sampling.stop, self.tokenizer), ended)
         reply.row = new_row(request, reply, self._ids, eos, self._clock.now())

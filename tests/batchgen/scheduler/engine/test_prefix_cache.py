@@ -102,6 +102,14 @@ def test_the_longest_unused_goes_first_and_of_a_chain_its_end() -> None:
     assert cache.drop(9) == [new[0]] and len(cache) == 0
 
 
+def test_a_block_is_known_by_all_that_comes_before_it() -> None:
+    cache = PrefixCache(2)
+    first = cache.offer([1, 2, 3, 4])
+    second = cache.offer([5, 6, 3, 4])
+    assert cache.take([5, 6, 3, 4]) == [second[0], second[1]]
+    assert cache.take([9, 9, 3, 4]) == [] and cache.take([1, 2, 9, 9]) == [first[0]]
+
+
 def test_offering_a_block_again_keeps_the_first_and_makes_it_new() -> None:
     cache = PrefixCache(2)
     first = cache.offer([1, 2])

@@ -72,7 +72,7 @@ def run(
     loaded: LoadedModel, case: Case, blocks: int, folder: Path | None
 ) -> tuple[dict[str, GenerationResult], int]:
     """The results by id, and how often a row was parked."""
-    device = ModelDevice(loaded, num_blocks=blocks, block_size=BLOCK, max_batch=ROWS)
+    device = ModelDevice(loaded, num_blocks=blocks, block_size=BLOCK, max_batch=ROWS, cuda_graphs=False)
     spill = None if folder is None else FileSpill(folder, 1 << 24)
     knobs = Knobs(adaptive_sampling=case.adaptive, patience=case.patience)
     worker = StepWorker(loaded, device, max_batch=ROWS, knobs=knobs, spill=spill)
@@ -86,15 +86,17 @@ def run(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("spilling", [False, True])
-@pytest.mark.parametrize("model", ["tiny", "tiny-dual", "tiny-hybrid"])
-def test_p8_a_tiny_pool_gives_the_streams_of_an_ample_one(model: str, spilling: bool) -> None:
+@pytest.mark.parametrize(("model", "examples"), [("tiny", 500), ("tiny-dual", 100), ("tiny-hybrid", 500)])
+def test_p8_a_tiny_pool_gives_the_streams_of_an_ample_one(model: str, examples: int, spilling: bool) -> None:
     torch.set_num_threads(1)
     loaded = load_model(model, row_exact=True)
-    parked = []
+    parked: list[int] = []
+    cut: list[str] = []
 
     @settings(
-        max_examples=500,
+        max_examples=examples,
         deadline=None,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
@@ -105,8 +107,15 @@ def test_p8_a_tiny_pool_gives_the_streams_of_an_ample_one(model: str, spilling: 
         with tempfile.TemporaryDirectory() as folder:
             scarce, times = run(loaded, case, case.blocks, Path(folder) if spilling else None)
         assert never == 0
-        assert scarce == ample
+        for custom_id, result in scarce.items():
+            if result.detail == "kv_pool":
+                # Dropped tokens use no budget, but take room: such a row ends where the pool does.
+                cut.append(custom_id)
+                assert ample[custom_id].token_ids[: len(result.token_ids)] == result.token_ids
+            else:
+                assert result == ample[custom_id]
         parked.append(times)
 
     check()
+    assert len(cut) < len(parked) // 10
     assert sum(times > 0 for times in parked) > len(parked) // 20

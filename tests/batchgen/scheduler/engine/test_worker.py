@@ -65,6 +65,14 @@ def test_what_can_never_finish_is_refused_at_once_and_all_else_finishes(
         assert result.token_ids == ()
 
 
+def test_a_row_that_drops_tokens_ends_where_the_pool_does(make_worker: MakeWorker) -> None:
+    """`</think>` outside thinking is dropped, and uses no budget."""
+    worker = make_worker(gpu_kv_pages=8)
+    (result,) = worker.generate([request("a", "12345678", max_tokens=20, logit_bias=((259, 100.0),))])
+    assert (result.finish_reason, result.detail, result.token_ids) == ("length", "kv_pool", ())
+    assert_nothing_held(worker)
+
+
 def test_the_largest_requests_that_fit_finish_together_in_a_pool_for_one(make_worker: MakeWorker) -> None:
     worker = make_worker(gpu_kv_pages=16)
     requests = [

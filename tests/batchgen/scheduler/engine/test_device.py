@@ -81,7 +81,7 @@ def test_a_launch_without_blocks_advances_nobody_and_its_retry_gives_the_same(mo
     seqs = started(tight, 8, 8, 8)
     with pytest.raises(KvExhausted, match=r"slot . needs 1 blocks for 9 tokens, 0 of 7 are free"):
         tight.launch(Decode((70, 71, 72), HOST), seqs, bytearray())
-    assert [seq.seq_len for seq in seqs] == [8, 8, 8]
+    assert [(seq.seq_len, len(seq.tokens)) for seq in seqs] == [(8, 8)] * 3
     assert sorted(len(seq.block_table) for seq in seqs) == [2, 2, 3]
     tight.release(seqs.pop(), cache=False)
     assert np.array_equal(decode(tight, seqs, 70, 71), expected)

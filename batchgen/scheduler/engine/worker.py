@@ -76,6 +76,9 @@ class StepWorker:
 
         ValueError for a custom_id that occurs twice; RuntimeError where the device is lost.
         """
+        twice = [name for name, times in Counter(r.custom_id for r in requests).items() if times > 1]
+        if twice:
+            raise ValueError(f"custom_id {twice[0]!r} occurs twice in one batch")
         results: list[GenerationResult] = []
 
         def deliver(result: GenerationResult) -> None:
@@ -98,7 +101,7 @@ class StepWorker:
     def submit(self, request: TokenizedRequest, deliver: Callable[[GenerationResult], None]) -> None:
         """Queues a request; `deliver` gets its one result, at once where it can never run here."""
         if request.custom_id in self._replies:
-            raise ValueError(f"custom_id {request.custom_id!r} occurs twice in one batch")
+            raise ValueError(f"custom_id {request.custom_id!r} is being answered already")
         prompt, device = len(request.prompt_token_ids), self.device
         why = never_fits(
             prompt, request.sampling.max_tokens, device.block_size, device.total_blocks, self._context

@@ -166,4 +166,4 @@ def test_an_interrupted_batch_holds_nothing_afterwards(make_worker: MakeWorker) 
 
 def test_an_id_that_occurs_twice_is_refused(make_worker: MakeWorker) -> None:
     with pytest.raises(ValueError, match="occurs twice"):
-        make_worker().generate([request("a"), request("a")])
+        make_worker().generate([request("a", max_tokens=99_999), request("a", max_tokens=99_999)])

@@ -18,18 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "out" / "gates"
 PREFIXES = ("BATCHGEN_WORKER_KV", "BATCHGEN_WORKER_DECODE")
-PLANS = (
-    "BATCHGEN_WORKER_KV",
-    *(
-        f"BATCHGEN_WORKER_DECODE:{method}"
-        for method in (
-            "_compute_boundary_decisions",
-            "_host_page_claims",
-            "_select_sequences_for_onhold",
-            "_can_extend",
-        )
-    ),
-)
+#: What plans, of which each branch is wanted. In a file of its own: a method that Python code names has a caller there.
+PLANS = (ROOT / "scripts" / "gate_plans.txt").read_text(encoding="utf-8").split()
 MODELS = ("tiny", "tiny-dual")
 SCALE = "caps/16,prompts/16"
 LEVELS = ("--workload", "L2-2048,L2-4096", "--scale", SCALE, "--page-size", "4", "--max-batch", "128")

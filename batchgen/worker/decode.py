@@ -23,7 +23,7 @@ from batchgen.continuous_batching import (
     select_sequences_for_onhold,
     validate_boundary_payload_alignment,
 )
-from batchgen.kv import DualKVCacheCoordinator
+from batchgen.kv import DualHostKVCoordinator, DualKVCacheCoordinator
 from batchgen.sequence import SequenceStatus
 from batchgen.worker.decode_types import (
     GRAPHS_DISABLED,
@@ -456,8 +456,6 @@ class DecodeScheduler:
 
     def _launch_dual_host_kv_load(self, pointers: _DualKVLoadPointers) -> DualAsyncLoadTask:
         """Start loading both pools; one task that waits for both."""
-        from batchgen.batchgen_worker import DualHostKVCoordinator
-
         view = getattr(self._req.core_engine, "host_paged_kv_worker_view", None)
         if not isinstance(view, DualHostKVCoordinator):
             raise RuntimeError(

@@ -95,7 +95,7 @@ def test_a_forward_that_fails_is_a_forward_error_and_nobody_advanced(monkeypatch
     def fail(*_: object) -> None:
         raise RuntimeError("KV cache exhausted: deep inside")
 
-    monkeypatch.setattr(device._decode._scheduler, "step", fail)
+    monkeypatch.setattr(device._decode, "run", fail)
     with pytest.raises(ForwardError, match="deep inside") as caught:
         device.launch(Decode((70,), HOST), seqs, bytearray())
     assert isinstance(caught.value.__cause__, RuntimeError) and seqs[0].seq_len == 5

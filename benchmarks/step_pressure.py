@@ -143,8 +143,8 @@ def recurrence(threads: int) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=32)
-    parser.add_argument("--batch", type=int, default=12)
+    parser.add_argument("--requests", type=int, default=48)
+    parser.add_argument("--batch", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
     chosen = parser.parse_args(arguments)

@@ -50,8 +50,8 @@ def test_calls_and_clean_ups_are_counted_and_equal(trees: tuple[Path, Path], tmp
     found = compared(*trees, tmp_path / "reports")
     assert found.code == 0, [ran.output for ran in found.rans]
     (gate,) = found.gates
-    assert gate.gate == "BATCHGEN_WORKER_KV" and dict(gate.compared)["_get_sequence_token_budget"] > 0
-    assert found.calls == sum(count for _, count in gate.compared)
+    assert gate.gate == "BATCHGEN_WORKER_KV" and dict(gate.methods)["_get_sequence_token_budget"].compared > 0
+    assert found.calls == sum(count.compared for _, count in gate.methods)
     report = from_json((tmp_path / "reports/compare.json").read_bytes())
     (said,) = [fact.value for fact in report.facts if fact.name == "candidate gates"]
     assert said.startswith(f"shadow: verdict 0 (equal): {gate.gate}: {found.calls} of {found.calls} calls")
@@ -73,4 +73,4 @@ def test_a_handler_that_answers_otherwise_is_found_by_the_gate(
     found = compared(before, broken, tmp_path / "reports")
     compare_mode, native = found.rans
     assert (compare_mode.code, native.code) == (0, 1)
-    assert [gate.verdict for gate in found.gates] == ["diverged"] and found.code == 1
+    assert [gate.verdict for gate in found.gates] == [Verdict.DIVERGED] and found.code == 1

@@ -246,7 +246,7 @@ COUNTS = "self._executor.parallel.set_rank_token_counts(rank_counts)"
     ("code", "old", "new"),
     [
         ("MG610", "model = self._executor.model", "model = self._req.model"),
-        ("MG615", "from batchgen.kv import DualKVCacheCoordinator\n", ""),
+        ("MG615", ", DualKVCacheCoordinator\n", "\n"),
         ("MG620", "        self._req.model = model\n", ""),
         ("MG617", COUNTS, f'hasattr(self._req, "parallel_manager") and {COUNTS}'),
         ("MG619", "self._executor.rebalancer.put_on_hold(", "self._req._put_sequences_on_hold("),

@@ -13,6 +13,7 @@ from pipeline.compared import CLEANUP, Compared, compare
 from pipeline.config import load_config
 from pipeline.stack import pull_requests
 from reports import from_json
+from shadow.experiment import Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = load_config(ROOT)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class _CurrentStderr(logging.Handler):
@@ -16,21 +18,27 @@ class _CurrentStderr(logging.Handler):
             self.handleError(record)
 
 
-def set_up_logging(level: str | None) -> None:
-    """Shows what is logged at `level` and above, with its time and its source.
+@contextmanager
+def shown_from(level: str | None) -> Iterator[None]:
+    """Shows what is logged at `level` and above, with its time and its source; afterwards all is as it was.
 
     None: warnings and errors, as Python itself shows them; of the step policy only errors, for a pool that is too small
     parks rows all the time, and the summary counts them.
     """
-    if level is None:
-        logging.getLogger("batchgen.scheduler").setLevel(logging.ERROR)
-        return
+    logger, policy = logging.getLogger("batchgen"), logging.getLogger("batchgen.scheduler")
+    was = logger.level, logger.propagate, policy.level
     handler = _CurrentStderr()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logger = logging.getLogger("batchgen")
-    for old in [old for old in logger.handlers if isinstance(old, _CurrentStderr)]:
-        logger.removeHandler(old)
-    logger.addHandler(handler)
-    logger.propagate = False
-    logger.setLevel(level.upper())
-    logging.getLogger("batchgen.scheduler").setLevel(logging.NOTSET)
+    if level is None:
+        policy.setLevel(logging.ERROR)
+    else:
+        logger.addHandler(handler)
+        logger.propagate = False
+        logger.setLevel(level.upper())
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = was[1]
+        logger.setLevel(was[0])
+        policy.setLevel(was[2])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from batchgen.gates import GateFlagError, close_gates, report_path
-from batchgen.logs import set_up_logging
+from batchgen.logs import shown_from
 from batchgen.progress import ProgressBar
 from batchgen.requests.output import ResultFile
 from batchgen.requests.parse import RequestDefaults
@@ -80,8 +80,8 @@ class Terminated(KeyboardInterrupt):
 
 def execute(command: RunCommand) -> int:
     """Run it; everything that can go wrong becomes one line on stderr and an exit code."""
-    set_up_logging(command.log_level)
-    return _Run(command).execute()
+    with shown_from(command.log_level):
+        return _Run(command).execute()
 
 
 class _Run:

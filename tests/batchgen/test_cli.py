@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,6 +15,7 @@ from rich.console import Console
 
 import batchgen.engine
 from batchgen.cli import main as real_main
+from batchgen.logs import shown_from
 from batchgen.models import ModelLoadError
 from batchgen.progress import ProgressBar, TokenRate, describe
 from batchgen.requests import WorkerProgress
@@ -345,3 +347,12 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
     for second in range(6, 40):
         value = rate.update(float(second), 100 + second * 7)
     assert value == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize("level", [None, "debug"])
+def test_a_command_leaves_the_log_as_it_was(level: str | None) -> None:
+    loggers = [logging.getLogger(name) for name in ("batchgen", "batchgen.scheduler")]
+    before = [(logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
+    with shown_from(level):
+        assert [(logger.level, logger.propagate, list(logger.handlers)) for logger in loggers] != before
+    assert [(logger.level, logger.propagate, list(logger.handlers)) for logger in loggers] == before

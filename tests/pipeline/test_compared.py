@@ -47,6 +47,7 @@ def compared(before: Path, gated: Path, folder: Path) -> Compared:
     return compare(KV, watched, "caps/64,prompts/32", str(before), gated, folder, "cpu")
 
 
+@pytest.mark.slow
 def test_calls_and_clean_ups_are_counted_and_equal(trees: tuple[Path, Path], tmp_path: Path) -> None:
     found = compared(*trees, tmp_path / "reports")
     assert found.code == 0, [ran.output for ran in found.rans]
@@ -59,6 +60,7 @@ def test_calls_and_clean_ups_are_counted_and_equal(trees: tuple[Path, Path], tmp
     assert dict(found.cleanup).keys() == set(CLEANUP) and all(count > 0 for _, count in found.cleanup)
 
 
+@pytest.mark.slow
 def test_a_handler_that_answers_otherwise_is_found_by_the_gate(
     trees: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ def test_the_phases_from_the_kept_worker_give_main_byte_for_byte(config: Config)
     assert differing(landing(config, DiskTree(ROOT))) == []
 
 
+@pytest.mark.slow
 def test_cleanup_leaves_what_the_golden_folders_hold(config: Config) -> None:
     """After an edit of the kept worker or a recipe: `python -m pipeline golden`, and look at the difference."""
     if not any(one.golden for one in config.slices):

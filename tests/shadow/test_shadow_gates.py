@@ -12,6 +12,10 @@ import pytest
 from reports.json_report import from_json
 from shadow.cli import main
 from shadow.experiment import Gate, Pure
+from tests.shadow.experiment_support import fresh_gates, untraced
+
+__all__ = ["fresh_gates", "untraced"]
+pytestmark = pytest.mark.usefixtures("untraced")
 
 PREFIX = "GATES_TEST"
 

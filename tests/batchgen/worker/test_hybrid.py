@@ -77,6 +77,7 @@ def test_several_nodes_are_refused_before_anything_runs(
         make_worker(**HYBRID)
 
 
+@pytest.mark.slow
 @pytest.mark.multirank
 def test_two_ranks_of_a_node_answer_like_one(tmp_path: Path) -> None:
     requests = tmp_path / "requests.jsonl"

@@ -260,6 +260,7 @@ prefix = "CHECKED_KV"
 """
 
 
+@pytest.mark.slow
 def test_our_own_worker_in_its_phases(tmp_path: Path):
     """What does not hold is the drift that narrower handles are for, and private names; nothing else alarms."""
     copy_before(ROOT, tmp_path)

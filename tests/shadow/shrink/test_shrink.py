@@ -70,6 +70,7 @@ def replay(faults: Path, **more: object) -> Replay:
     return Replay(control, candidate, timeout=120)
 
 
+@pytest.mark.slow
 def test_what_is_left_is_what_the_fault_needs(faults: Path, scenario: Scenario) -> None:
     shrunk = shrink(scenario, replay(faults), seconds=500)
     assert isinstance(shrunk, Shrunk) and shrunk.complete
@@ -100,6 +101,7 @@ def test_options_that_no_worker_can_be_built_with_are_no_failure_of_the_candidat
         Replay(side, side, timeout=120).run(scenario.with_option("page_size", 0))
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_file_that_fails_on_the_candidate_and_passes_on_the_legacy(
     faults: Path, scenario: Scenario, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,6 +14,7 @@ def share(stats: dict[str, int | float]) -> float:
     return stats.get("recurrence_batched", 0) / several
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pages", "sorted_share", "unsorted_share"), [(400, 0.8, 0.1), (SCARCE, 0.4, 0.2)])
 def test_sorted_rows_reach_the_batched_recurrence_and_the_same_tokens(
     make_worker: MakeWorker,

@@ -12,7 +12,7 @@ from pipeline.errors import SHORT, worst
 from pipeline.running import Ran, module, shadow
 from reports.json_report import from_json
 from shadow.experiment import Summary
-from shadow.gate_reports import of_called, read_reports
+from shadow.gate_reports import GateReportError, of_called, read_reports
 
 #: What must hold when decoding hands over to prefill (docs/invariants.md).
 CLEANUP = ("decode-cleanup", "leftovers")
@@ -77,8 +77,16 @@ def compare(
     if settings.alone:
         comparing = {f"{recipe.prefix}_COMPARE": "1", f"{recipe.prefix}_REPORT": str(gates)}
         rans.append(module(f"alone {recipe.prefix}_COMPARE", tree, settings.alone.split(), comparing))
-    found = tuple(map(of_called, read_reports([gates]).values())) if gates.is_file() else ()
-    return Compared(tuple(rans), found, tuple(looked.items()), scale, where)
+    return Compared(tuple(rans), summed(gates), tuple(looked.items()), scale, where)
+
+
+def summed(report: Path) -> tuple[Summary, ...]:
+    """What the gates found in all runs that wrote to a report; none where no run came to its end, whose own code says
+    why."""
+    try:
+        return tuple(map(of_called, read_reports([report]).values()))
+    except GateReportError:
+        return ()
 
 
 def _options(settings: Shadow, scale: str, where: str) -> list[str]:

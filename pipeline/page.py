@@ -148,7 +148,10 @@ def _compared_checks(compared: Compared | None) -> tuple[Check, ...]:
         return ()
     gates = [
         Check(
-            f"gate {gate.gate}", _status(gate.verdict if gate.compared else SHORT), gate.compared, gate.line()
+            f"gate {gate.gate}",
+            _status(worst((gate.verdict, DONE if gate.compared else SHORT))),
+            gate.compared,
+            gate.line(),
         )
         for gate in compared.gates
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from migration.slices import load_recipe
 from pipeline.branches import Commit
-from pipeline.compared import Compared
+from pipeline.compared import Compared, summed
 from pipeline.page import Part, PullRequest, report
 from pipeline.running import Ran
 from pipeline.stages import Stage
@@ -58,3 +58,17 @@ def test_a_comparison_that_is_short_or_differs_does_not_pass(changed: dict[str, 
     found = report(pull_request(dataclasses.replace(COMPARED, **changed)))  # type: ignore[arg-type]
     assert found.verdict.exit_code == code and found.verdict.headline.startswith("not to be merged: ")
     assert any(check.status.value != "pass" for check in found.checks)
+
+
+def test_a_harness_that_failed_before_it_compared_anything_is_an_error_and_not_short() -> None:
+    failed = dataclasses.replace(GATE, verdict=Verdict.HARNESS_FAILED, compared=0)
+    found = report(pull_request(dataclasses.replace(COMPARED, gates=(failed,))))
+    assert {check.name: check.status.value for check in found.checks}["gate APP_CACHE"] == "error"
+
+
+@pytest.mark.parametrize("text", [None, "", '{"record": "divergence"}\n'])
+def test_a_run_that_did_not_come_to_its_end_has_summed_up_nothing(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "gates.jsonl"
+    if text is not None:
+        path.write_text(text)
+    assert summed(path) == ()

@@ -110,15 +110,14 @@ def _runs() -> list[tuple[str, list[str], dict[str, str]]]:
     beyond = [*tests, "tests/batchgen/worker/test_kv_gate.py"]
     runs.append(("beyond-kv", beyond, {"BATCHGEN_WORKER_KV_REPORT": str(OUT / "beyond-kv.kv.jsonl")}))
     beyond = [*tests, "tests/batchgen/worker/test_boundary.py", "tests/batchgen/worker/test_boundary_plan.py"]
-    decode = {name: value for name, value in _flags("beyond-decode").items() if "_KV_" not in name}
-    runs.append(("beyond-decode", beyond, decode))
+    runs.append(("beyond-decode", beyond, _flags("beyond-decode", PREFIXES[1:])))
     return runs
 
 
-def _flags(name: str) -> dict[str, str]:
+def _flags(name: str, prefixes: tuple[str, ...] = PREFIXES) -> dict[str, str]:
     return {
         f"{prefix}_{flag}": value
-        for prefix in PREFIXES
+        for prefix in prefixes
         for flag, value in (
             ("COMPARE", "1"),
             ("BRANCHES", "1"),

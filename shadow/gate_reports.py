@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from reports import Check, Fact, Finding, Level, Report, Status, Table
 from reports import Verdict as ReportVerdict
 from shadow.experiment import MethodCount, Summary, Verdict
+from shadow.experiment.ledger import worst
 from shadow.experiment.merging import merged
 
 _STATUS = {
@@ -129,71 +130,94 @@ def added_up(
         all_branches: gates, or methods as "GATE:method", each of whose branches a compared call must have taken.
         allow: methods, and branches by the names that reports give them, that need not be compared.
     """
-    wanted, allowed, findings, checks = set(all_branches), set(allow), [], []
-    used: set[str] = set()
-    rows: list[tuple[str, ...]] = []
-    verdicts: list[Verdict] = []
-    for gate in sorted({*require, *(name.partition(":")[0] for name in wanted)} - gates.keys()):
-        findings.append(
-            _short(gate, "", "no report has a summary of this gate", "set its _COMPARE and _REPORT")
-        )
-        checks.append(Check(gate, Status.SHORT, 0, "not in any report"))
-        verdicts.append(Verdict.COVERAGE_SHORT)
-    for gate, summary in gates.items():
-        mine: list[Finding] = []
-        methods = {**dict.fromkeys(summary.unreached, MethodCount()), **dict(summary.methods)}
-        for name, count in sorted(methods.items()):
-            if not count.compared and name not in allowed:
-                mine.append(_short(gate, name, *_why(count)))
-            used |= {name} & allowed
-            unseen = [branch for branch in count.unseen if branch not in allowed]
-            used |= {*count.unseen} & allowed
-            every = gate in wanted or f"{gate}:{name}" in wanted
-            if every and unseen:
-                mine.append(
-                    _short(gate, name, f"no compared call took {', '.join(unseen)}", "add such a run")
-                )
-            if every and count.compared and count.uncounted.total() >= count.compared:
-                mine.append(_short(gate, name, "its branches were not counted", ", ".join(count.uncounted)))
-            rows.append((gate, name, *_cells(count)))
-        missing = {name for name in wanted if name.startswith(f"{gate}:")} - {
-            f"{gate}:{name}" for name in methods
-        }
-        mine += [
-            _short(gate, name.partition(":")[2], "no gated method has this name", "")
-            for name in sorted(missing)
-        ]
-        if any(name.partition(":")[0] == gate for name in wanted) and not summary.branches[1]:
-            mine.append(_short(gate, "", "no branches were counted", "set its _BRANCHES=1"))
-        verdict = of_called(summary).verdict
-        if verdict in (Verdict.EQUAL, Verdict.COVERAGE_SHORT):
-            verdict = Verdict.COVERAGE_SHORT if mine else Verdict.EQUAL
-        verdicts.append(verdict)
-        findings += mine + [
-            _bad(gate, name, count) for name, count in summary.methods if count.diverged or count.faults
-        ]
-        seen, of = summary.branches
-        said = f"{summary.calls} calls, {len(methods)} methods, {seen} of {of} branches, {summary.diverged} diverged"
-        checks.append(Check(gate, _STATUS[verdict], summary.compared, said))
-    for name in sorted(allowed - used):
-        findings.append(
-            _short("", name, "was to be allowed, but is compared everywhere", "leave out --allow")
-        )
-        verdicts.append(Verdict.COVERAGE_SHORT)
-    verdict = max(verdicts, key=lambda one: (Verdict.EQUAL, 3, 1, 2).index(one))
+    wanted, allowed = set(all_branches), set(allow)
+    judged = [_judged(summary, wanted, allowed) for summary in gates.values()]
+    absent = sorted({*require, *(name.partition(":")[0] for name in wanted)} - gates.keys())
+    findings = [
+        _short(gate, "", "no report has a summary of this gate", "set its _COMPARE and _REPORT")
+        for gate in absent
+    ]
+    findings += [finding for one in judged for finding in one.findings]
+    named = {name for summary in gates.values() for name in _names(summary)}
+    unused = [
+        _short("", name, "was to be allowed, but is compared everywhere", "leave out --allow")
+        for name in sorted(allowed - named)
+    ]
+    findings += unused
+    short = [Verdict.COVERAGE_SHORT for _ in (*absent, *unused)]
+    verdict = worst([*short, *(one.verdict for one in judged)])
+    checks = [Check(gate, Status.SHORT, 0, "not in any report") for gate in absent]
     compared = sum(summary.compared for summary in gates.values())
     headline = f"{verdict.words}: {compared:,} compared calls of {len(gates)} gates in {runs} reports"
+    rows = tuple(row for summary in gates.values() for row in _rows(summary))
     return Report(
         "shadow gates",
         ReportVerdict(_STATUS[verdict], int(verdict), headline),
         facts=(Fact("reports", str(runs)),),
-        checks=tuple(checks),
+        checks=(*checks, *(one.check for one in judged)),
         findings=tuple(findings[:_LISTED]),
         total_findings=len(findings),
-        tables=(
-            Table("Compared", ("gate", "method", "calls", "compared", "values", "branches"), tuple(rows)),
-        ),
+        tables=(Table("Compared", ("gate", "method", "calls", "compared", "values", "branches"), rows),),
     )
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What is to be said of one gate."""
+
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    check: Check
+
+
+def _judged(summary: Summary, wanted: set[str], allowed: set[str]) -> _Judged:
+    gate, methods = summary.gate, _methods(summary)
+    short: list[Finding] = []
+    for name, count in methods.items():
+        if not count.compared and name not in allowed:
+            short.append(_short(gate, name, *_why(count)))
+        if gate in wanted or f"{gate}:{name}" in wanted:
+            short += _of_branches(gate, name, count, allowed)
+    asked = [name for name in sorted(wanted) if name.partition(":")[0] == gate]
+    for name in (name.partition(":")[2] for name in asked):
+        if name and name not in methods:
+            short.append(_short(gate, name, "no gated method has this name", ""))
+    if asked and not summary.branches[1]:
+        short.append(_short(gate, "", "no branches were counted", "set its _BRANCHES=1"))
+    verdict = of_called(summary).verdict
+    if verdict in (Verdict.EQUAL, Verdict.COVERAGE_SHORT):
+        verdict = Verdict.COVERAGE_SHORT if short else Verdict.EQUAL
+    bad = [_bad(gate, name, count) for name, count in methods.items() if count.diverged or count.faults]
+    seen, of = summary.branches
+    said = (
+        f"{summary.calls} calls, {len(methods)} methods, {seen} of {of} branches, {summary.diverged} diverged"
+    )
+    return _Judged(verdict, (*short, *bad), Check(gate, _STATUS[verdict], summary.compared, said))
+
+
+def _of_branches(gate: str, name: str, count: MethodCount, allowed: set[str]) -> list[Finding]:
+    """What is missing of a method each of whose branches is wanted."""
+    found = []
+    if unseen := [branch for branch in count.unseen if branch not in allowed]:
+        found.append(_short(gate, name, f"no compared call took {', '.join(unseen)}", "add such a run"))
+    if count.compared and count.uncounted.total() >= count.compared:
+        found.append(_short(gate, name, "its branches were not counted", ", ".join(count.uncounted)))
+    return found
+
+
+def _methods(summary: Summary) -> dict[str, MethodCount]:
+    """By name, those that no run has called among them."""
+    return dict(sorted({**dict.fromkeys(summary.unreached, MethodCount()), **dict(summary.methods)}.items()))
+
+
+def _names(summary: Summary) -> set[str]:
+    """What `allow` may name of a gate: its methods, and the branches that no compared call has taken."""
+    methods = _methods(summary)
+    return {*methods, *(branch for count in methods.values() for branch in count.unseen)}
+
+
+def _rows(summary: Summary) -> list[tuple[str, ...]]:
+    return [(summary.gate, name, *_cells(count)) for name, count in _methods(summary).items()]
 
 
 def _cells(count: MethodCount) -> tuple[str, str, str, str]:

@@ -78,9 +78,10 @@ def unhooked(value: Any) -> Any:
 def stored(value: Any) -> dict[str, Any]:
     """Every attribute that the instance itself holds: its `__dict__` and its slots."""
     found = dict(instance_dict(value) or {})
-    for name in [name for name, item in found.items() if unhooked(item) is not item]:
-        if (item := unhooked(found.pop(name))) is not MISSING:
-            found[name] = item
+    for name in [name for name, item in found.items() if type(item) is FunctionType]:
+        found[name] = unhooked(found[name])
+        if found[name] is MISSING:
+            del found[name]
     for slot in slots_of(type(value)):
         try:
             found[slot.__name__] = slot.__get__(value, type(value))

@@ -23,7 +23,7 @@ def watching(
 
     Args:
         make: gets a callable that hands a call on, and returns the hook. The hook hands each call on once, with the
-            arguments that it got, and leaves the worker as it is; gives the answer that it was handed.
+            arguments that it got, gives the answer that it was handed, and leaves the worker as it is.
     """
     before = _before(owner, name)
     original = getattr(owner, name)

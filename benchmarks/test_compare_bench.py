@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from benchmarks.ratios import Ratio, tell
 from shadow.numerics import from_torch, score_rows
 
 TURNS = 4
@@ -51,9 +52,17 @@ def test_scores_against_torch_equal(shape: tuple[int, ...], dtype: torch.dtype, 
     finally:
         torch.set_num_threads(before)
     gigabytes = 2 * legacy.numel() * legacy.element_size() / 1e6
-    print(
-        f"\n{list(shape)} {str(dtype).removeprefix('torch.')}, {threads} threads: torch.equal "
-        f"{gigabytes / equal:.1f} GB/s; scores of unequal {gigabytes / unequal:.1f} GB/s, ratio "
-        f"{equal / unequal:.2f}; of equal {gigabytes / bits:.1f} GB/s, ratio {equal / bits:.2f}"
+    ratio = tell(
+        Ratio(
+            f"scores of {list(shape)} {str(dtype).removeprefix('torch.')}, threads: {threads}",
+            equal / unequal,
+            "torch.equal of equal tensors",
+            bar=0.8 if dtype is torch.float32 or threads == 1 else 0.6,
+            figures={
+                "torch.equal GB/s": gigabytes / equal,
+                "scores GB/s": gigabytes / unequal,
+                "scores of equal GB/s": gigabytes / bits,
+            },
+        )
     )
-    assert equal / unequal >= (0.8 if dtype is torch.float32 or threads == 1 else 0.6)
+    assert ratio.holds

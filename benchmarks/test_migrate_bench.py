@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.monolith import CLASS, monolith, ten_methods
+from benchmarks.ratios import Ratio, tell
 from pipeline.copies import copy_before
 
 ROUNDS = 5
@@ -128,10 +129,9 @@ def test_port_and_verify_of_ten_methods_against_a_bare_rename_by_libcst(project:
     benchmark.extra_info |= {"libcst_rename_s": round(theirs, 2), "ratio": round(theirs / own, 1)}
     script = "import sys; from migration.cli import main\ntry: main(sys.argv[1:])\nexcept SystemExit: pass"
     memory = peak_megabytes((sys.executable, "-c", script, *port[1:]), project)
-    print(
-        f"\nport + verify {own:.2f} s, {memory:.0f} MB; libcst rename {theirs:.1f} s; ratio {theirs / own:.1f}"
-    )
-    assert theirs / own >= 10
+    figures = {"own s": own, "libcst s": theirs, "own MB": memory}
+    ratio = Ratio("port and verify of ten methods", theirs / own, "libcst's rename", 10, figures=figures)
+    assert tell(ratio).holds
 
 
 def test_help_against_a_bare_typer_application(tmp_path: Path, benchmark):
@@ -142,8 +142,11 @@ def test_help_against_a_bare_typer_application(tmp_path: Path, benchmark):
     bare = best(lambda: run(sys.executable, "bare.py", "--help", cwd=tmp_path), rounds=10)
     own = benchmark.stats.stats.min
     benchmark.extra_info |= {"typer_s": round(bare, 3), "ratio": round(own / bare, 2)}
-    print(f"\nmigrate --help {own:.3f} s; bare typer {bare:.3f} s; ratio {own / bare:.2f}")
-    assert own / bare <= 1.5
+    figures = {"own s": own, "typer s": bare}
+    ratio = Ratio(
+        "migrate --help", own / bare, "two commands of bare typer", 1.5, at_least=False, figures=figures
+    )
+    assert tell(ratio).holds
 
 
 def test_check_of_our_own_worker(tmp_path: Path) -> None:
@@ -163,5 +166,5 @@ def test_check_of_our_own_worker(tmp_path: Path) -> None:
             )
             times.append(time.perf_counter() - start)
             assert done.returncode in (0, 1), done.stderr
-        print(f"\nmigrate check kv after {phase}: {min(times):.2f} s (bar 3 s)")
-        assert min(times) < 3
+        name = f"migrate check kv after {phase}"
+        assert tell(Ratio(name, min(times), "the clock", 3, at_least=False, unit="s")).holds

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.decode_stream import BATCH, ROOT, Decode, record
+from benchmarks.ratios import Ratio, tell
 from shadow.observation import Event, Kind
 from shadow.record.diff import diff_records, first_divergence, judge_of
 from shadow.record.reader import open_record
@@ -97,9 +98,15 @@ def test_replay_a_core(run: Path, events: list[Event]) -> None:
         rates["+".join(names)] = sum(counted[name] for name in names) / seconds
     plans, others = plans_of(events[:2000]), plans_of(events[:2000])
     equals = len(plans) / best(lambda: sum(a == b for a, b in zip(plans, others, strict=True)))
-    shown = ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items())
-    print(f"\nreplay of {counted}: {shown}; == of frozen dataclasses already in memory {equals:,.0f}/s")
-    assert rates["step+boundary"] >= PLANS_A_SECOND
+    figures = {f"{name} plans/s": rate for name, rate in rates.items()}
+    ratio = Ratio(
+        "replay, plans a second and core",
+        rates["step+boundary"] / PLANS_A_SECOND,
+        f"{PLANS_A_SECOND:,}",
+        1,
+        figures={**figures, "== of frozen dataclasses in memory /s": equals},
+    )
+    assert tell(ratio).holds
 
 
 def test_first_divergence_in_ten_thousand_steps(run: Path, events: list[Event], tmp_path: Path) -> None:
@@ -113,19 +120,25 @@ def test_first_divergence_in_ten_thousand_steps(run: Path, events: list[Event], 
         assert found is not None and (found.step, found.kind) == (step, Kind.TOKENS)
         first = best(partial(first_divergence, legacy, candidate, judge))
         full = best(lambda pair=(legacy, candidate), judge=judge: diff_records(*pair, judge, Tally()))
-        print(
-            f"\ndivergence at step {step} of {STEPS}: opening {1000 * opened:.0f} ms, first {1000 * first:.1f} ms, "
-            f"full comparison {full:.2f} s"
+        at = f"at step {step:,} of {STEPS:,}"
+        bar = FIRST_DIVERGENCE_SECONDS
+        figures = {"ms": 1000 * first, "opening ms": 1000 * opened}
+        found_first = tell(
+            Ratio(f"first divergence {at}", first / bar, f"{bar} s", 1, at_least=False, figures=figures)
         )
-        assert first <= FIRST_DIVERGENCE_SECONDS and full <= FULL_REPORT_SECONDS
+        bar = FULL_REPORT_SECONDS
+        report = tell(
+            Ratio(f"full report {at}", full / bar, f"{bar} s", 1, at_least=False, figures={"s": full})
+        )
+        assert found_first.holds and report.holds
 
 
 def test_bytes_of_a_steady_step(tmp_path: Path) -> None:
     """Bar: 1 KB a step at page 16, batch 32: everything of a step, boundaries included."""
     path = record(tmp_path / "steady", Decode(tokens=1 << 20).events(2000))
     size = path.stat().st_size / 2000
-    print(f"\nsteady decode of {BATCH} sequences: {size:.0f} bytes a step")
-    assert size <= BYTES_A_STEP
+    name = f"record of a steady step, batch {BATCH}"
+    assert tell(Ratio(name, size, "1 KB", BYTES_A_STEP, at_least=False, unit="bytes")).holds
 
 
 def test_growth_from_a_thousand_plans_to_a_million(tmp_path: Path) -> None:
@@ -135,7 +148,9 @@ def test_growth_from_a_thousand_plans_to_a_million(tmp_path: Path) -> None:
         path = record(tmp_path / str(steps), Decode(tokens=300).events(steps))
         replays, _ = replays_of(open_record(path), ROOT)
         rates[steps * BATCH] = best(lambda p=path, r=replays: replay_record(open_record(p), r, Tally()))
-    shown = ", ".join(f"{plans:,}: {seconds:.3f} s" for plans, seconds in rates.items())
-    print(f"\nreplay by plans: {shown}")
     *_, before, largest = rates.values()
-    assert largest <= 15 * before
+    figures = {f"{plans:,} plans s": seconds for plans, seconds in rates.items()}
+    name = "replay of a million plans"
+    assert tell(
+        Ratio(name, largest / before, "a hundred thousand", 15, at_least=False, figures=figures)
+    ).holds

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ratios import Ratio, tell
 from shadow.messages import Setup
 from shadow.shrink import Replay, Scenario, shrink
 
@@ -52,10 +53,16 @@ def test_a_long_trace_is_shrunk_to_a_few_events(fault: str) -> None:
     shrunk = shrink(scenario(), replay, seconds=SECONDS)
     seconds = time.monotonic() - started
     assert shrunk is not None, "the fault was not found"
-    print(
-        f"\n{fault}: events {shrunk.before.events} -> {shrunk.found.events}, requests 132 -> "
-        f"{shrunk.scenario.size}, {shrunk.runs} runs, {seconds:.0f} s (bar {SECONDS} s), "
-        f"{'minimal' if shrunk.complete else 'time ran out'}; {shrunk.found.where}"
+    ratio = Ratio(
+        f"shrink of {fault}",
+        shrunk.found.events,
+        f"{shrunk.before.events} events",
+        EVENTS_AFTER,
+        at_least=False,
+        unit="events",
+        figures={"s": seconds, "runs": shrunk.runs, "requests of 132": shrunk.scenario.size},
     )
     assert shrunk.before.events >= EVENTS_BEFORE
-    assert shrunk.found.events <= EVENTS_AFTER
+    assert tell(ratio).holds
+    within = Ratio(f"shrink of {fault}, time", seconds / SECONDS, f"{SECONDS} s", 1, at_least=False)
+    assert tell(within).holds

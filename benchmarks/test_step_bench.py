@@ -15,6 +15,7 @@ from batchgen.scheduler.ports import Decode, DecodeOutcome, Io, Levers, Readback
 from batchgen.scheduler.sequences import ActiveSeq, RowEvent, RowSampling, SequenceState
 from batchgen.scheduler.step import step_decode_only
 from batchgen.scheduler.trace import Planned, StepTrace
+from benchmarks.ratios import Ratio, tell
 
 BATCH, VOCAB, STEPS, ROUNDS = 64, 50_000, 50, 7
 MICROSECONDS_A_ROW = 30
@@ -105,8 +106,9 @@ def test_a_row_of_a_step(kind: str) -> None:
     if kind == "traced with plans and rows":
         settings |= {"planned": plans.append, "levers": Levers(trace_rows=True)}
     cost = microseconds_a_row(**settings)
-    print(f"\nstep of {BATCH} rows, {kind}: {cost:.1f} us a row")
-    assert cost <= MICROSECONDS_A_ROW or kind == "traced with plans and rows"
+    bar = None if kind == "traced with plans and rows" else MICROSECONDS_A_ROW
+    name = f"a row of a step of {BATCH}, {kind}"
+    assert tell(Ratio(name, cost, "processor time", bar, at_least=False, unit="us")).holds
 
 
 def test_share_of_a_step_of_smollm2() -> None:
@@ -123,5 +125,6 @@ def test_share_of_a_step_of_smollm2() -> None:
         note=lambda text: None,
     )
     share = 100 * cost / forward.step_ms
-    print(f"\nstep of {BATCH} rows: {cost:.2f} ms, {share:.2f} % of smollm2's {forward.step_ms:.0f} ms")
-    assert cost < forward.step_ms
+    figures = {"own ms": cost, "forward ms": forward.step_ms}
+    name = f"a step of {BATCH} rows without its forward"
+    assert tell(Ratio(name, share, "smollm2's step", 100, at_least=False, unit="%", figures=figures)).holds

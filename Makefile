@@ -11,6 +11,8 @@ GPU_PYTHON ?= python3
 GPU_PYTHON_VERSION ?= 3.12
 PYTEST := $(BIN)/python -m pytest
 
+QUICK := not slow and not wild and not gpu
+
 # What a shadow comparison of a pull request is scaled to: caps/64,prompts/16; 1 is the full size.
 PR_SCALE ?=
 PULL_REQUESTS := pr-5.1 pr-5.2 pr-5.3 pr-9.1 pr-9.2 pr-9.3
@@ -35,8 +37,10 @@ demo: setup
 test: setup
 	@echo "==> tests (the slow ones have their own targets: test-slow, wild, gpu)"
 	@rm -rf out/coverage && mkdir -p out/coverage
-	@$(BIN)/coverage run -m pytest -n 2 --dist loadfile -m "not slow and not wild and not gpu" $(ARGS)
-	@$(BIN)/coverage combine -q && $(BIN)/python scripts/section_coverage.py
+	@status=0; $(PYTEST) -n 2 --dist worksteal -m "$(QUICK)" --ignore tests/batchgen tests $(ARGS) || status=1; \
+		echo "==> tests of the engine, and which lines of the slices they run"; \
+		$(BIN)/coverage run -m pytest -n 2 --dist worksteal -m "$(QUICK)" tests/batchgen $(ARGS) || status=1; \
+		$(BIN)/coverage combine -q && $(BIN)/python scripts/section_coverage.py || status=1; exit $$status
 
 test-slow: setup
 	@$(PYTEST) -m "slow" $(ARGS)

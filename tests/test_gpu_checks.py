@@ -99,14 +99,15 @@ def test_results_that_are_not_there_are_a_failure(gpu: ModuleType, tmp_path: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_a_rehearsal_without_a_gpu_runs_its_comparisons_and_says_what_it_left_out(tmp_path: Path) -> None:
     out = tmp_path / "gpu"
-    asked = [option for part in ("tests", "native", "noise", "eager") for option in ("--only", part)]
+    asked = [option for part in ("tests", "native", "eager") for option in ("--only", part)]
     done = command("--device", "cpu", "--scale", "caps/512,prompts/32", "--out", str(out), *asked)
     report = json.loads((out / "report.json").read_text())
     codes = {part["name"]: part["code"] for part in report["parts"]}
-    assert codes == {"tests": 4, "native": 0, "noise": 0, "eager": 0}, done.stdout
-    assert done.returncode == report["code"] == 3
+    assert codes == {"tests": 4, "native": 0, "eager": 2}, done.stdout
+    assert done.returncode == report["code"] == 2  # the bound that `eager` is judged by was not measured
     page = (out / "index.html").read_text()
     assert "native.html" in page and "not here" in page
-    assert "compared too little" in (out / "report.md").read_text()
+    assert "failed to run" in (out / "report.md").read_text()

@@ -1,7 +1,7 @@
 """Attention over paged KV: backend protocol, torch reference, and the wrapper that holds the bound state."""
 
 from batchgen.attention.prefix import PrefillPrefix
-from batchgen.attention.protocol import AttentionBackend, DecodePlan, IndexInputs
+from batchgen.attention.protocol import AttentionBackend, DecodePlan, IndexInputs, PlansAhead
 from batchgen.attention.torch_paged import TorchPagedAttention
 from batchgen.attention.wrapper import Attn_Wrapper, AttnWrapperBase
 
@@ -11,6 +11,7 @@ __all__ = [
     "Attn_Wrapper",
     "DecodePlan",
     "IndexInputs",
+    "PlansAhead",
     "PrefillPrefix",
     "TorchPagedAttention",
 ]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-__all__ = ["AttentionBackend", "DecodePlan", "IndexInputs"]
+__all__ = ["AttentionBackend", "DecodePlan", "IndexInputs", "PlansAhead"]
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,15 @@ class AttentionBackend(Protocol):
         row_exact: bool,
         cu_keys: Tensor | Sequence[int] | None = None,
     ) -> Tensor: ...
+
+
+@runtime_checkable
+class PlansAhead(Protocol):
+    """A backend that cannot plan inside a CUDA graph capture."""
+
+    def plan_ahead(self, page_table: Tensor, kv_len: Tensor, page_size: int, scratch_page_id: int) -> None:
+        """Plan for what the tensors of a captured step hold now: before its capture, and before each replay."""
+        ...
 
 
 def as_int_list(cu_seqlens: Tensor | Sequence[int]) -> list[int]:

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from batchgen.attention.checks import check_longest, no_page
 from batchgen.attention.index import select_packed, select_rows
 from batchgen.attention.protocol import DecodePlan, IndexInputs, as_int_list
 
@@ -48,27 +49,19 @@ class TorchPagedAttention:
             width = max(max_seqlen, 1)
         else:
             width = max(int(lengths.max()), 1) if lengths.numel() else 1
-        if max_seqlen is not None and on_cpu and width > max(max_seqlen, 1):
-            raise ValueError(f"plan_decode: a row has kv_len {width}, more than max_seqlen {max_seqlen}")
+        if on_cpu:
+            check_longest(width, page_table, page_size, max_seqlen)
         live = lengths > 0
         last = (lengths - 1).clamp_min(0)
         positions = torch.minimum(torch.arange(width, device=page_table.device)[None, :], last[:, None])
         columns = positions // page_size
         if page_table.shape[1] == 0:
             page_table = page_table.new_full((page_table.shape[0], 1), -1)
-        if on_cpu and width > page_table.shape[1] * page_size:
-            raise RuntimeError(
-                f"plan_decode: kv_len {width} needs {-(-width // page_size)} pages, the page table has "
-                f"{page_table.shape[1]} columns; grow the sequence and rebuild the table first"
-            )
         pages = page_table.to(torch.int64).gather(1, columns)
         pages = torch.where(live[:, None], pages, scratch_page_id)
         if on_cpu and bool((pages < 0).any()):
             row, column = (pages < 0).nonzero()[0].tolist()
-            raise RuntimeError(
-                f"plan_decode: row {row} has kv_len {int(lengths[row])} but no page for position {column}; "
-                "the page table is stale or the sequence was not grown"
-            )
+            raise no_page(row, int(lengths[row]), column)
         token_indices = pages * page_size + positions % page_size
         full = on_cpu and bool((lengths.clamp_min(1) == width).all())
         mask = (

@@ -78,10 +78,12 @@ class GraphEligibility:
 
 @dataclass(frozen=True)
 class GraphSegment:
-    """A part of the step: reads and writes static buffers only, returns nothing."""
+    """A part of the step: reads and writes static buffers only, returns nothing. ``prepare`` is called before each
+    run, outside of the capture, once the inputs are there."""
 
     name: str
     run: Callable[[], None]
+    prepare: Callable[[], None] = lambda: None
 
 
 class CudaGraphAdapter(ABC):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from batchgen.attention import AttnWrapperBase
+from batchgen.attention import AttnWrapperBase, PlansAhead
 from batchgen.config import ModelConfig
 from batchgen.cuda_graph.adapter import (
     BatchState,
@@ -154,16 +154,23 @@ class Glm5CudaGraphAdapter(CudaGraphAdapter):
         inputs, outputs = dict(buffers.inputs), dict(buffers.outputs)
         bound = self._bindings(inputs, gpu_kv_manager, self.max_seqlen, outputs)
         # Kernels are part of a graph: those bound now, whatever is bound at the replay.
-        bound["attention_backend"] = AttnWrapperBase.attention_backend
+        bound["attention_backend"] = backend = AttnWrapperBase.attention_backend
         bound["row_exact"] = AttnWrapperBase.row_exact
-        bound["decode_page_table"] = buffers.in_place["page_table"]
+        bound["decode_page_table"] = table = buffers.in_place["page_table"]
+        primary, _ = _pools(gpu_kv_manager)
+
+        def prepare() -> None:
+            if isinstance(backend, PlansAhead):
+                backend.plan_ahead(
+                    table, inputs["cache_seqlens"], primary.config.page_size, primary.scratch_page_id
+                )
 
         def run() -> None:
             with CaptureContext(**bound), self._probing(outputs):
                 hidden = self.model(inputs["input_ids"], inputs["position_ids"])
                 outputs["logits"].copy_(self.model.compute_logits(hidden))
 
-        return (GraphSegment("whole_model", run),)
+        return (GraphSegment("whole_model", run, prepare),)
 
     def eligibility(self, batch_state: BatchState) -> GraphEligibility:
         decision = self._decide(batch_state)

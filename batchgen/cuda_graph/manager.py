@@ -28,6 +28,7 @@ class _Captured:
     gpu_kv_manager: Any
     signature: Hashable
     buffers: StaticBuffers
+    prepare: Callable[[], None]
     run: Callable[[], None]
 
 
@@ -69,7 +70,13 @@ class StaticGraphManager:
                 raise GraphCaptureError(f"{adapter.name} cannot be captured whole on this device")
             buffers = adapter.capture_inputs_for(bucket, gpu_kv_manager)
             segments = adapter.build_segments(buffers, gpu_kv_manager)
+
+            def prepare() -> None:
+                for segment in segments:
+                    segment.prepare()
+
             with torch.inference_mode(), buffers.all_padding():
+                prepare()
                 run = self._record(segments, buffers)
         except (GraphCaptureError, torch.OutOfMemoryError) as error:
             self.failed_buckets[bucket] = str(error)
@@ -77,7 +84,7 @@ class StaticGraphManager:
             logger.warning("decode bucket %d was not captured, its steps run eagerly: %s", bucket, error)
             return False
         signature = adapter.capture_signature(bucket, gpu_kv_manager)
-        self._captured[bucket] = _Captured(adapter, gpu_kv_manager, signature, buffers, run)
+        self._captured[bucket] = _Captured(adapter, gpu_kv_manager, signature, buffers, prepare, run)
         self.failed_buckets.pop(bucket, None)
         adapter.note_captured(bucket, signature)
         return True
@@ -135,6 +142,7 @@ class StaticGraphManager:
         started = time.perf_counter()
         with torch.inference_mode():
             captured.buffers.fill(inputs, int(inputs["input_ids"].shape[0]))
+            captured.prepare()
             captured.run()
         self.replays[bucket] += 1
         if captured.adapter.debug_options().timing:

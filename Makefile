@@ -17,7 +17,7 @@ QUICK := not slow and not wild and not gpu
 PR_SCALE ?=
 PULL_REQUESTS := pr-5.1 pr-5.2 pr-5.3 pr-9.1 pr-9.2 pr-9.3
 
-.PHONY: $(PULL_REQUESTS) setup demo test lint ci bench wild shadow aa gates mutants test-slow deletions soak multirank gpu gpu-wheels format clean
+.PHONY: $(PULL_REQUESTS) setup demo test lint ci bench wild shadow aa gates mutants test-slow deletions soak multirank gpu gpu-wheels flashinfer-objects format clean
 
 setup: $(STAMP)
 
@@ -72,6 +72,10 @@ gpu-wheels: setup
 		$(foreach N,17 24 27 28 31 34 35,--platform manylinux_2_$(N)_x86_64) --platform manylinux2014_x86_64 -d out/gpu-wheels \
 		$$(grep -E '^(msgspec|xxhash|gguf|safetensors|tokenizers|jinja2|markupsafe|typer|rich|hypothesis|pytest|pytest-timeout)[=<]' constraints.txt)
 	@ls out/gpu-wheels
+
+flashinfer-objects: setup
+	@echo "==> FlashInfer's kernels into out/flashinfer-objects, for GPU machines that cannot install it (no GPU needed)"
+	@PYTHONPATH=. $(BIN)/python scripts/flashinfer_objects.py $(ARGS)
 
 shadow: setup
 	@echo "==> both L2 workloads back to back on tiny: A/A, and with the KV section cut out (about 20 minutes)"

@@ -139,6 +139,24 @@ def run(
             rich_help_panel=_ENGINE,
         ),
     ] = False,
+    attention: Annotated[
+        str,
+        typer.Option(help="torch, or flashinfer (CUDA, bfloat16 or float16).", rich_help_panel=_ENGINE),
+    ] = "torch",
+    attention_mode: Annotated[
+        str,
+        typer.Option(
+            help="Of flashinfer: fast, or exact: what a row gets does not depend on the batch.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = "fast",
+    flashinfer_objects: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of prebuilt kernels (make flashinfer-objects), where FlashInfer is not installed.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = None,
     no_cuda_graphs: Annotated[
         bool, typer.Option("--no-cuda-graphs", help="Decode without static buffers.", rich_help_panel=_ENGINE)
     ] = False,
@@ -208,6 +226,9 @@ def run(
         "spill_dir": None if spill_dir is None else str(spill_dir),
         "spill_bytes": None if spill_bytes is None else _bytes(spill_bytes),
         "adaptive_sampling": adaptive_sampling,
+        "attention": attention,
+        "attention_mode": attention_mode,
+        "flashinfer_objects": None if flashinfer_objects is None else str(flashinfer_objects),
     }
     command = RunCommand(
         requests=requests,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from batchgen.attention import TorchPagedAttention
+from batchgen.attention import AttentionBackend, AttnWrapperBase, TorchPagedAttention
 from batchgen.kv import (
     DualHostKVCoordinator,
     GPUPagedKVCacheManager,
@@ -31,7 +31,7 @@ class CoreEngine:
         self.device = device
         self.rank = rank
         self.world_size = world_size
-        self.attention_backend = TorchPagedAttention()
+        self.attention_backend: AttentionBackend = TorchPagedAttention()
         shape = loaded.model.state_shape()
         self.state_slot_pool = StateSlotPool(num_state_slots, shape or (), device=device)
         self._has_states = shape is not None
@@ -71,6 +71,10 @@ class CoreEngine:
         )
         self.host_paged_kv_worker_view = DualHostKVCoordinator(view, aux)
         self.host_paged_kv_worker_view_aux = aux
+
+    def use_attention(self, backend: AttentionBackend) -> None:
+        """From the next phase on; to be called before the first."""
+        self.attention_backend = AttnWrapperBase.attention_backend = backend
 
     def configure_prefill(self, model: PagedCausalLM) -> PagedCausalLM:
         """The model as prefill runs it. The blocked weights of decode serve many rows as well, so they stay."""

@@ -13,6 +13,8 @@ from batchgen.gates import agreed_gates
 if TYPE_CHECKING:
     import torch
 
+    from batchgen.attention import AttentionBackend
+    from batchgen.attention.flashinfer.kernels import Kernels
     from batchgen.batchgen_worker import BatchGenWorker
     from batchgen.config import ModelConfig
     from batchgen.models import LoadedModel, PagedCausalLM
@@ -22,6 +24,8 @@ DTYPES = ("float32", "bfloat16", "float16")
 GPU_POOL_BYTES_ON_CPU = 2 << 30
 GPU_POOL_FRACTION = 0.5
 POLICIES = ("boundary", "step")
+ATTENTIONS = ("torch", "flashinfer")
+ATTENTION_MODES = ("fast", "exact")
 DEFAULT_WATERMARK = 70
 #: A spill folder holds this many pools of KV, unless it is told otherwise.
 SPILLED_POOLS = 4
@@ -38,6 +42,9 @@ class EngineOptions:
     Pool sizes are pages of ``page_size`` tokens per rank (GPU) and per node (host). ``row_exact`` computes row by
     row on one thread, so that results do not depend on what else is in the batch; it is slow and meant for tests.
     ``gate_report`` is where gates that compare write what they find, unless a variable of theirs says where.
+
+    ``attention`` "flashinfer" needs a CUDA device, and the package or a folder of prebuilt kernels
+    (``flashinfer_objects``); with ``attention_mode`` "exact" a row's attention does not depend on the batch.
 
     Of the step policy alone: ``spill_dir``, where rows that make room are kept, and the bytes they may take there;
     ``adaptive_sampling``, whether the temperature follows what a row writes.
@@ -71,6 +78,9 @@ class EngineOptions:
     spill_dir: str | None = None
     spill_bytes: int | None = None
     adaptive_sampling: bool = False
+    attention: str = "torch"
+    attention_mode: str = "fast"
+    flashinfer_objects: str | None = None
 
 
 def build_worker(options: EngineOptions) -> BatchGenWorker:
@@ -87,12 +97,14 @@ def build_worker(options: EngineOptions) -> BatchGenWorker:
     rank = int(os.environ.get("RANK", "0"))
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     device = _resolve_device(options.device, int(os.environ.get("LOCAL_RANK", "0")))
+    kernels = _kernels(options, device)
     _set_threads(options)
     _join_process_group(rank, world_size)
     with agreed_gates(options.gate_report):
         from batchgen.batchgen_worker import NUM_GPUS_PER_NODE, BatchGenWorker, BatchGenWorkerArgs
     local_rank = rank % NUM_GPUS_PER_NODE
     loaded = _load(options, device)
+    attention = _attention(options, kernels, loaded)
     if loaded.model.state_shape() is not None and world_size > NUM_GPUS_PER_NODE:
         # The worker moves KV between nodes, and nothing else of a sequence's memory.
         raise EngineOptionError(
@@ -122,7 +134,7 @@ def build_worker(options: EngineOptions) -> BatchGenWorker:
         cuda_graph_max_seqlen=options.cuda_graph_max_seqlen,
         cuda_graph_num_buckets=options.cuda_graph_num_buckets,
     )
-    return BatchGenWorker(
+    worker = BatchGenWorker(
         args,
         loaded,
         device=device,
@@ -131,6 +143,9 @@ def build_worker(options: EngineOptions) -> BatchGenWorker:
         local_rank=local_rank,
         session=_session_name(world_size),
     )
+    if attention is not None:
+        worker.core_engine.use_attention(attention)
+    return worker
 
 
 def build_step_worker(options: EngineOptions) -> StepWorker:
@@ -152,6 +167,7 @@ def build_step_worker(options: EngineOptions) -> StepWorker:
     from batchgen.scheduler.file_spill import FileSpill
 
     device = _resolve_device(options.device, 0)
+    kernels = _kernels(options, device)
     _set_threads(options)
     loaded = _load(options, device)
     pages, _ = _pool_sizes(options, loaded.model, loaded.config, device)
@@ -170,6 +186,7 @@ def build_step_worker(options: EngineOptions) -> StepWorker:
             block_size=options.page_size,
             max_batch=options.max_batch_size,
             cuda_graphs=options.cuda_graphs,
+            attention=_attention(options, kernels, loaded),
         ),
         max_batch=options.max_batch_size,
         knobs=Knobs(options.prefill_micro_batch_tokens, options.adaptive_sampling),
@@ -182,6 +199,7 @@ def check_options(options: EngineOptions) -> None:
     if options.dtype not in DTYPES:
         raise EngineOptionError(f"dtype {options.dtype!r} is not one of {', '.join(DTYPES)}")
     _check_policy(options)
+    _check_attention(options)
     positive = (
         "page_size",
         "max_batch_size",
@@ -236,6 +254,51 @@ def _check_policy(options: EngineOptions) -> None:
             raise EngineOptionError(f"{name} means nothing to policy {options.policy!r}; {advice}")
     if options.spill_bytes is not None and options.spill_dir is None:
         raise EngineOptionError("--spill-bytes needs --spill-dir, the folder that they are the bytes of")
+
+
+def _check_attention(options: EngineOptions) -> None:
+    for name, known in (("attention", ATTENTIONS), ("attention_mode", ATTENTION_MODES)):
+        if getattr(options, name) not in known:
+            raise EngineOptionError(f"{name} {getattr(options, name)!r} is not one of {', '.join(known)}")
+    if options.attention == "torch":
+        if options.attention_mode != "fast" or options.flashinfer_objects is not None:
+            name = "--attention-mode" if options.attention_mode != "fast" else "--flashinfer-objects"
+            raise EngineOptionError(
+                f"{name} means nothing to attention 'torch'; add --attention flashinfer, or leave it out"
+            )
+    elif options.dtype == "float32":
+        raise EngineOptionError("attention 'flashinfer' does not compute in float32; add --dtype bfloat16")
+    elif options.row_exact:
+        raise EngineOptionError(
+            "attention 'flashinfer' does not compute row by row as --row-exact asks; use --attention torch, or "
+            "--attention-mode exact, which keeps rows apart but does not make prefill and decode alike"
+        )
+
+
+def _kernels(options: EngineOptions, device: torch.device) -> Kernels | None:
+    """None for attention in torch. Before the model is loaded: what is missing is missing with any."""
+    if options.attention == "torch":
+        return None
+    from batchgen.attention.choice import KernelsUnavailableError, find_kernels
+
+    objects = options.flashinfer_objects
+    try:
+        return find_kernels(device, None if objects is None else Path(objects))
+    except KernelsUnavailableError as error:
+        raise EngineOptionError(str(error)) from error
+
+
+def _attention(
+    options: EngineOptions, kernels: Kernels | None, loaded: LoadedModel
+) -> AttentionBackend | None:
+    if kernels is None:
+        return None
+    from batchgen.attention.flashinfer_paged import FlashInferPagedAttention
+
+    lack = kernels.lacks(loaded.config.head_dim, loaded.model.dtype)
+    if lack is not None:
+        raise EngineOptionError(f"model {options.model!r}: {lack}, or use --attention torch")
+    return FlashInferPagedAttention(kernels, exact=options.attention_mode == "exact")
 
 
 def _load(options: EngineOptions, device: torch.device) -> LoadedModel:

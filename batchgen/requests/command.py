@@ -62,6 +62,8 @@ class RunCommand:
             max_tokens_default=self.engine["max_tokens_default"],
             policy=self.engine["policy"],
             adaptive_sampling=self.engine["adaptive_sampling"],
+            attention=self.engine["attention"],
+            attention_mode=self.engine["attention_mode"],
         )
 
     def defaults(self) -> RequestDefaults:

@@ -46,6 +46,8 @@ class RunIdentity:
     max_tokens_default: int
     policy: str = "boundary"
     adaptive_sampling: bool = False
+    attention: str = "torch"
+    attention_mode: str = "fast"
 
     @cached_property
     def fingerprint(self) -> str:
@@ -59,6 +61,8 @@ class RunIdentity:
         )
         if self.policy != "boundary":
             facts += (self.policy, self.adaptive_sampling)
+        if self.attention != "torch":
+            facts += (self.attention, self.attention_mode)
         return hashlib.sha256(_encode(facts)).hexdigest()[:8]
 
     def request_id(self, request: GenerationRequest) -> str:

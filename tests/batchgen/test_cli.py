@@ -99,6 +99,33 @@ def test_help_imports_nothing_heavy() -> None:
             ],
             "'1Q' is not a size such as 512M or 8G",
         ),
+        (
+            ["run", "in.jsonl", "-o", "out.jsonl", "--attention", "x"],
+            "attention 'x' is not one of torch, flashinfer",
+        ),
+        (
+            ["run", "in.jsonl", "-o", "out.jsonl", "--attention-mode", "exact"],
+            "--attention-mode means nothing to attention 'torch'",
+        ),
+        (
+            ["run", "in.jsonl", "-o", "out.jsonl", "--flashinfer-objects", "x"],
+            "--flashinfer-objects means nothing to attention 'torch'",
+        ),
+        (["run", "in.jsonl", "-o", "out.jsonl", "--attention", "flashinfer"], "add --dtype bfloat16"),
+        (
+            [
+                "run",
+                "in.jsonl",
+                "-o",
+                "out.jsonl",
+                "--attention",
+                "flashinfer",
+                "--dtype",
+                "float16",
+                "--row-exact",
+            ],
+            "does not compute row by row",
+        ),
         (["run", "in.jsonl", "-o", "out.jsonl", "--log-level", "loud"], "'loud' is not one of debug, info"),
         (["run", "in.jsonl", "-o", "out.jsonl", "--force", "--restart"], "exclude each other"),
         (["run", "in.jsonl", "-o", "-", "--json"], "both want standard output"),

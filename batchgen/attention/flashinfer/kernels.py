@@ -77,6 +77,10 @@ class Kernels(Protocol):
 
     device: torch.device
 
+    def lacks(self, head_dim: int, dtype: torch.dtype) -> str | None:
+        """Why these kernels do not serve such a model."""
+        ...
+
     def decode_slot(
         self, geometry: Geometry, page_size: int, *, exact: bool, fixed: PagedArrays | None
     ) -> DecodeSlot: ...

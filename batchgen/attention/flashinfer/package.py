@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from batchgen.attention.flashinfer.arrays import PagedArrays
-from batchgen.attention.flashinfer.kernels import WORKSPACE_BYTES, Geometry
+from batchgen.attention.flashinfer.kernels import WORKSPACE_BYTES, Geometry, unsupported
 
 __all__ = ["PackageKernels", "import_flashinfer"]
 
@@ -33,6 +33,9 @@ class PackageKernels:
         self.device = device
         self._flashinfer = import_flashinfer()
         self._workspace = torch.zeros(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
+
+    def lacks(self, head_dim: int, dtype: torch.dtype) -> str | None:
+        return unsupported(head_dim, dtype)
 
     def decode_slot(
         self, geometry: Geometry, page_size: int, *, exact: bool, fixed: PagedArrays | None

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
-from batchgen.attention import AttnWrapperBase, TorchPagedAttention
+from batchgen.attention import AttentionBackend, AttnWrapperBase, TorchPagedAttention
 from batchgen.kv import DualKVCacheCoordinator, GPUPagedKVCacheManager, KVPoolConfig, StateSlotPool
 from batchgen.models import LoadedModel
 from batchgen.scheduler.engine.blocks import Blocks
@@ -35,6 +35,7 @@ class ModelDevice:
         max_batch: int,
         cuda_graphs: bool = True,
         prefix_cache: bool = True,
+        attention: AttentionBackend | None = None,
     ) -> None:
         model = loaded.model
         self.block_size, self.vocab_size = block_size, loaded.config.vocab_size
@@ -51,7 +52,7 @@ class ModelDevice:
         # A block without the recurrent state behind it is no beginning to go on from.
         keeps = prefix_cache and not self._has_state
         self.blocks = Blocks(self._pool, PrefixCache(block_size) if keeps else None)
-        attention = TorchPagedAttention()
+        attention = attention or TorchPagedAttention()
         settings = DecodeSettings(max_batch, disable_cuda_graphs=not cuda_graphs)
         self._decode = DecodeForward(loaded, self._pool, self._slots, attention, settings)
         self._prefill = PrefillForward(model, self._pool, self._slots, attention)

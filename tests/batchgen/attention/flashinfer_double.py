@@ -11,12 +11,15 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-from types import ModuleType
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import Tensor
+
+from batchgen.attention.flashinfer.manifest import Manifest, attention_name, sha256, write_manifest
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> Tensor:
@@ -219,3 +222,107 @@ def in_capture() -> Iterator[None]:
         yield
     finally:
         _Wrapper.in_capture = False
+
+
+# Prebuilt objects, as tvm_ffi loads them.
+
+_TENSOR = "DLTensor*"
+PLAN = [_TENSOR] * 6 + ["int"] * 5 + ["bool"] + ["int", "int", "bool"] * 3
+_RUN = [_TENSOR, _TENSOR, "Array<int>"] + [_TENSOR] * 3
+_REST = [_TENSOR, "Optional<DLTensor*>", "int", "int", "int", "bool", "float"]
+
+
+class Function:
+    def __init__(self, name: str, types: list[str], body: Any) -> None:
+        self.name, self.types, self.body = name, types, body
+
+    def __call__(self, *args: Any) -> Any:
+        if len(args) != len(self.types):
+            shown = ", ".join(f"{at}: {kind}" for at, kind in enumerate(self.types))
+            raise TypeError(
+                f"Mismatched number of arguments when calling: `{self.name}({shown}) -> void`. "
+                f"Expected {len(self.types)} but got {len(args)} arguments"
+            )
+        assert all(
+            isinstance(arg, Tensor) for arg, kind in zip(args, self.types, strict=True) if kind == _TENSOR
+        )
+        return self.body(*args)
+
+
+def _object_plan(
+    floats: Tensor,
+    ints: Tensor,
+    pinned: Tensor,
+    bounds: Tensor,
+    key_bounds: Tensor,
+    lengths: Tensor,
+    *rest: Any,
+) -> list[int]:
+    total, rows, qo_heads, kv_heads, page_size, graph, dim, same, causal, window, fixed, exact, *uniform = (
+        rest
+    )
+    assert not _Wrapper.in_capture, "plan cannot be used in a CUDA graph"
+    assert all(x.dtype == torch.int32 and x.device.type == "cpu" for x in (bounds, key_bounds, lengths))
+    assert (total, rows, len(lengths), dim) == (int(bounds[-1]), len(bounds) - 1, rows, same)
+    assert (window, fixed) == (-1, -1) and uniform == [0, 0 if causal else 1, not causal]
+    wrapper = BatchPrefillWithRaggedKVCacheWrapper if causal else BatchDecodeWithPagedKVCacheWrapper
+    wrapper.plans.append({"indptr": bounds if causal else key_bounds, "causal": causal, "exact": exact})
+    # The schedule lies in a workspace of the caller's; what is given back is where.
+    ints[: 4 * rows].view(torch.int32).copy_(lengths)
+    return [rows, qo_heads, kv_heads, page_size, int(graph), int(exact)]
+
+
+def _object_paged_run(floats: Tensor, ints: Tensor, info: list[int], q: Tensor, *rest: Any) -> None:
+    k_pool, v_pool, bounds, indptr, indices, last, out, lse, mask, layout, window, pdl, scale = rest
+    rows, page_size = info[0], info[3]
+    assert (mask, layout, window, pdl, lse) == (0, 0, -1, False, None) and k_pool.shape[1] == page_size
+    assert bounds.tolist() == list(range(rows + 1)) and len(q) == rows == len(last)
+    scheduled = ints[: 4 * rows].view(torch.int32).tolist()
+    for row, (first, stop) in enumerate(pairwise(indptr.tolist())):
+        kv_len = (stop - first - 1) * page_size + int(last[row])
+        assert kv_len == scheduled[row], "the schedule does not cover the row: no plan since it grew"
+        keys, values = (pool[indices[first:stop].long()].flatten(0, 1)[:kv_len] for pool in (k_pool, v_pool))
+        out[row : row + 1] = attend(q[row : row + 1], keys, values, scale, causal=False)
+
+
+def _object_ragged_run(floats: Tensor, ints: Tensor, info: list[int], q: Tensor, *rest: Any) -> None:
+    k, v, bounds, key_bounds, out, lse, mask, layout, window, pdl, scale = rest
+    assert (mask, layout, window, pdl, lse) == (1, 0, -1, False, None)
+    assert ints[: 4 * info[0]].view(torch.int32).tolist() == key_bounds.diff().tolist()
+    for (a, b), (c, d) in zip(pairwise(bounds.tolist()), pairwise(key_bounds.tolist()), strict=True):
+        out[a:b] = attend(q[a:b], k[c:d], v[c:d], scale, causal=True)
+
+
+def _object_append(*args: Any) -> None:
+    k, v, batch_indices, positions, k_pool, v_pool, indices, indptr, last_page_len, layout = args
+    assert layout == 0
+    append_paged_kv_cache(k, v, batch_indices, positions, (k_pool, v_pool), indices, indptr, last_page_len)
+
+
+def load_module(path: Path) -> SimpleNamespace:
+    """As version 0.7.4 builds them."""
+    if path.name == "page.so":
+        name, types = "append_paged_kv_cache", [_TENSOR] * 9 + ["int"]
+        return SimpleNamespace(append_paged_kv_cache=Function(name, types, _object_append))
+    return SimpleNamespace(
+        plan=Function("plan", PLAN, _object_plan),
+        paged_run=Function("paged_run", _RUN + [_TENSOR] * 4 + _REST, _object_paged_run),
+        ragged_run=Function("ragged_run", _RUN + [_TENSOR] * 2 + _REST, _object_ragged_run),
+    )
+
+
+def use_objects(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, dims: tuple[int, ...], dtype: str = "float32"
+) -> Path:
+    """tvm_ffi, and a folder of objects for it; their plans are counted as the package's are."""
+    use(monkeypatch)
+    monkeypatch.setitem(sys.modules, "flashinfer", None)
+    module = ModuleType("tvm_ffi")
+    module.load_module = load_module  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tvm_ffi", module)
+    names = ["page.so", *(f"{attention_name(dtype, dim)}.so" for dim in dims)]
+    for name in names:
+        (folder / name).write_text(name)
+    files = {name: sha256(folder / name) for name in names}
+    write_manifest(folder, Manifest("0.7.4", "13.0", "9.0a", (dtype,), dims, files))
+    return folder

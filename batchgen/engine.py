@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from batchgen.attention_names import ATTENTION_MODES, ATTENTIONS, EXACT, FAST, TORCH
 from batchgen.gates import agreed_gates
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ DTYPES = ("float32", "bfloat16", "float16")
 GPU_POOL_BYTES_ON_CPU = 2 << 30
 GPU_POOL_FRACTION = 0.5
 POLICIES = ("boundary", "step")
-ATTENTIONS = ("torch", "flashinfer")
-ATTENTION_MODES = ("fast", "exact")
 DEFAULT_WATERMARK = 70
 #: A spill folder holds this many pools of KV, unless it is told otherwise.
 SPILLED_POOLS = 4
@@ -78,8 +77,8 @@ class EngineOptions:
     spill_dir: str | None = None
     spill_bytes: int | None = None
     adaptive_sampling: bool = False
-    attention: str = "torch"
-    attention_mode: str = "fast"
+    attention: str = TORCH
+    attention_mode: str = FAST
     flashinfer_objects: str | None = None
 
 
@@ -260,11 +259,11 @@ def _check_attention(options: EngineOptions) -> None:
     for name, known in (("attention", ATTENTIONS), ("attention_mode", ATTENTION_MODES)):
         if getattr(options, name) not in known:
             raise EngineOptionError(f"{name} {getattr(options, name)!r} is not one of {', '.join(known)}")
-    if options.attention == "torch":
-        if options.attention_mode != "fast" or options.flashinfer_objects is not None:
-            name = "--attention-mode" if options.attention_mode != "fast" else "--flashinfer-objects"
+    if options.attention == TORCH:
+        if options.attention_mode != FAST or options.flashinfer_objects is not None:
+            name = "--attention-mode" if options.attention_mode != FAST else "--flashinfer-objects"
             raise EngineOptionError(
-                f"{name} means nothing to attention 'torch'; add --attention flashinfer, or leave it out"
+                f"{name} means nothing to attention {TORCH!r}; add --attention flashinfer, or leave it out"
             )
     elif options.dtype == "float32":
         raise EngineOptionError("attention 'flashinfer' does not compute in float32; add --dtype bfloat16")
@@ -277,7 +276,7 @@ def _check_attention(options: EngineOptions) -> None:
 
 def _kernels(options: EngineOptions, device: torch.device) -> Kernels | None:
     """None for attention in torch. Before the model is loaded: what is missing is missing with any."""
-    if options.attention == "torch":
+    if options.attention == TORCH:
         return None
     from batchgen.attention.choice import KernelsUnavailableError, find_kernels
 
@@ -298,7 +297,7 @@ def _attention(
     lack = kernels.lacks(loaded.config.head_dim, loaded.model.dtype)
     if lack is not None:
         raise EngineOptionError(f"model {options.model!r}: {lack}, or use --attention torch")
-    return FlashInferPagedAttention(kernels, exact=options.attention_mode == "exact")
+    return FlashInferPagedAttention(kernels, exact=options.attention_mode == EXACT)
 
 
 def _load(options: EngineOptions, device: torch.device) -> LoadedModel:

@@ -42,10 +42,11 @@ REPLICATED = (
 
 @dataclass
 class Decode:
-    """`tokens`: how many each sequence decodes; the fewer, the more often the batch changes."""
+    """`tokens`: how many each sequence decodes; the fewer, the more often the batch changes. `batch`: rows."""
 
     tokens: int
     seed: int = 0
+    batch: int = BATCH
     pages: int = 1 << 14
     free: list[int] = field(default_factory=list)
     owned: dict[str, list[int]] = field(default_factory=dict)
@@ -57,7 +58,7 @@ class Decode:
         self.free = list(range(self.pages))
         self.planner = TreePlanner(ROOT, SETTINGS, world_size=1, gpus_per_node=8)
         self.waiting = [self._arrival() for _ in range(4)]
-        self.running = [self._arrival(first=i * self.tokens // BATCH) for i in range(BATCH)]
+        self.running = [self._arrival(first=i * self.tokens // self.batch) for i in range(self.batch)]
         for entry in self.running:
             self._load(entry)
 

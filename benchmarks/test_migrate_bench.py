@@ -10,22 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.monolith import CLASS, monolith, ten_methods
+from benchmarks.monolith import PORT_TEN, write_project
 from benchmarks.ratios import Ratio, tell
 from pipeline.copies import copy_before
 
 ROUNDS = 5
-RECIPE = """\
-schema = 1
-name = "ten"
-[source]
-file = "app/worker.py"
-class = "{name}"
-methods = [{methods}]
-[target]
-file = "app/handler.py"
-class = "TenMethods"
-"""
 #: A command line as small as typer makes it, without rich help.
 BARE_TYPER = """\
 import typer
@@ -89,12 +78,7 @@ def best(action: Callable[[], None], rounds: int = ROUNDS) -> float:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with a class of 7,000 lines and a recipe for ten of its methods."""
     root = tmp_path_factory.mktemp("project")
-    text = monolith(7000)
-    (root / "app").mkdir()
-    (root / "app" / "__init__.py").write_text("", encoding="utf-8")
-    (root / "app" / "worker.py").write_text(text, encoding="utf-8")
-    methods = ", ".join(f'"{name}"' for name in ten_methods(text))
-    (root / "ten.toml").write_text(RECIPE.format(name=CLASS, methods=methods), encoding="utf-8")
+    write_project(root, 7000)
     (root / ".libcst.codemod.yaml").write_text(LIBCST_CONFIG, encoding="utf-8")
     return root
 
@@ -102,7 +86,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_port_and_verify_of_ten_methods_against_a_bare_rename_by_libcst(project: Path, benchmark):
     """Bar: at least ten times faster than `libcst.tool codemod rename` on the same file."""
     migrate = Path(sys.executable).with_name("migrate")
-    port = (migrate, "port", "ten.toml", "--cut", "--check")
+    port = (migrate, *PORT_TEN)
 
     def ours() -> None:
         done = subprocess.run([*map(str, port)], cwd=project, capture_output=True, text=True, check=False)

@@ -81,6 +81,11 @@ def content_of(frame: Frame, data: memoryview) -> bytes:
         raise RecordError(f"{frame.tag.name.lower()} frame at byte {frame.start}: {error}") from error
 
 
+def begins_like_a_record(start: bytes) -> bool:
+    """Whether a file with these first bytes is meant to be a record, whole or cut off."""
+    return bool(start) and _MAGIC.startswith(start[: len(_MAGIC)])
+
+
 def check_preamble(data: memoryview, schema: bytes) -> int:
     """Where the frames begin. RecordError for a file that is no record or one of other tables."""
     if len(data) < _PREAMBLE.size:

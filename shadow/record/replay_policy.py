@@ -13,7 +13,7 @@ from shadow.observation import Kind, Point
 from shadow.plain import plain
 from shadow.record.format import RecordError
 from shadow.record.questions import PLAN, PLANNER, read_inputs
-from shadow.record.source_tree import import_from
+from shadow.record.source_tree import Importer, import_from
 from shadow.record.unpack import Chunk
 
 
@@ -22,8 +22,8 @@ class PolicyReplay:
 
     kind, point = Kind.POLICY, Point.PLANNED
 
-    def __init__(self, tree: Path) -> None:
-        self._tree = tree
+    def __init__(self, tree: Path, importer: Importer = import_from) -> None:
+        self._tree, self._import = tree, importer
         self._modules: dict[str, ModuleType] = {}
 
     def replay(self, chunk: Chunk) -> Iterator[tuple[int, int, tuple[Mismatch, ...]]]:
@@ -61,7 +61,7 @@ class PolicyReplay:
         name, _, function = dotted.rpartition(".")
         module = self._modules.get(name)
         if module is None:
-            module = self._modules[name] = import_from(self._tree, name)
+            module = self._modules[name] = self._import(self._tree, name, None)
         planner = getattr(module, function, None)
         if not callable(planner):
             raise RecordError(f"{self._tree}: {name} has no {function} to replay")

@@ -14,12 +14,14 @@ from shadow.record.reader import Record
 from shadow.tally import Tally
 from shadow.verdict import Circumstances, Exit, build_report, finding_of, where
 
+NO_VERDICT = "No verdict: "
+
 
 def trouble_report(title: str, message: str, seconds: float = 0.0) -> Report:
     """No verdict: the harness could not do its work, in one line."""
     return Report(
         title=title,
-        verdict=Verdict(Status.ERROR, int(Exit.HARNESS), f"No verdict: {message}"),
+        verdict=Verdict(Status.ERROR, int(Exit.HARNESS), f"{NO_VERDICT}{message}"),
         findings=(Finding("harness", Level.ERROR, message),),
         total_findings=1,
         seconds=seconds,

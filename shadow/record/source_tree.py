@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
@@ -43,9 +43,10 @@ def _imports_from(tree: Path, environment: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def import_from(tree: Path, name: str, environment: Mapping[str, str] | None = None) -> ModuleType:
+def import_from(tree: Path, name: str, gpus_per_node: int | None = None) -> ModuleType:
     """A module of the tree. RecordError where it cannot be imported or comes from elsewhere."""
-    with _imports_from(tree.resolve(), environment or {}):
+    environment = {} if gpus_per_node is None else {"NUM_GPUS_PER_NODE": str(gpus_per_node)}
+    with _imports_from(tree.resolve(), environment):
         try:
             module = importlib.import_module(name)
         except Exception as error:
@@ -56,6 +57,10 @@ def import_from(tree: Path, name: str, environment: Mapping[str, str] | None = N
     if not file.resolve().is_relative_to(tree.resolve()):
         raise RecordError(f"{tree}: {name} was imported from {file}, which is outside of it")
     return module
+
+
+Importer = Callable[[Path, str, int | None], ModuleType]
+"""As `import_from`; one that keeps its modules saves their import for the next record."""
 
 
 def _settings(recorded: Mapping[str, Any], module: ModuleType) -> SimpleNamespace:
@@ -76,9 +81,16 @@ class TreePlanner:
     `global_batch.get_sequence` only.
     """
 
-    def __init__(self, tree: Path, settings: Mapping[str, Any], world_size: int, gpus_per_node: int) -> None:
+    def __init__(
+        self,
+        tree: Path,
+        settings: Mapping[str, Any],
+        world_size: int,
+        gpus_per_node: int,
+        importer: Importer = import_from,
+    ) -> None:
         self.tree = tree
-        module = import_from(tree, _MODULE, {"NUM_GPUS_PER_NODE": str(gpus_per_node)})
+        module = importer(tree, _MODULE, gpus_per_node)
         worker = getattr(module, _CLASS, None)
         if not isinstance(worker, type) or not callable(getattr(worker, METHOD, None)):
             raise RecordError(f"{tree}: {_MODULE} has no {_CLASS}.{METHOD} to replay")

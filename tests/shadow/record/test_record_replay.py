@@ -37,11 +37,11 @@ def step(number: int, lengths: dict[str, int], **changes: Any) -> Event:
     return Event(Point.DECODE, number, values)
 
 
-def boundary(number: int, completed: tuple[str, ...], gone: tuple[str, ...]) -> Event:
-    """Three sequences of which `completed` have; the decision says `gone`."""
+def boundary(number: int, completed: tuple[str, ...], gone: tuple[str, ...], names: str = "abc") -> Event:
+    """Sequences of which `completed` have; the decision says `gone`."""
     arguments = {
-        "names": ["a", "b", "c"],
-        "state": {name: {"completed": name in completed, "pages": 3} for name in "abc"},
+        "names": list(names),
+        "state": {name: {"completed": name in completed, "pages": 3} for name in names},
         "free": {0: 7},
     }
     decisions = PlainRecord("Decisions", (("gone", gone), ("page_count", len(gone) * 3)))

@@ -112,6 +112,8 @@ bench: setup
 	@status=0; $(PYTEST) benchmarks -s -p no:cacheprovider --timeout 1800 --benchmark-json out/bench/pytest-benchmark.json $(ARGS) || status=1; \
 		echo "==> the step policy in a pool of 65 % of its peak, and what sorted rows are worth to a hybrid model"; \
 		$(BIN)/python -m benchmarks.step_pressure || status=1; \
+		echo "==> how time grows with lines, rows and plans"; \
+		$(BIN)/python -m benchmarks.growth || status=1; \
 		echo "==> what being watched costs"; \
 		$(BIN)/python -m benchmarks.shadow_overhead || status=1; \
 		$(BIN)/python -m benchmarks.page || status=1; exit $$status

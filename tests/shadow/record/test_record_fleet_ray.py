@@ -16,7 +16,7 @@ from reports import Report, from_json
 from tests.shadow.record.test_record_fleet import ROOT, fact, fleet, interruptible, planners, rows, until
 
 ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'batchgen-migrate[fleet]'")
-pytestmark = [pytest.mark.wild, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 KILLS = (
     "if poisoned and {when}:\n"

@@ -109,8 +109,10 @@ def _runs() -> list[tuple[str, list[str], dict[str, str]]]:
     tests = ["-m", "pytest", "-q", "-m", "not multirank", "-p", "no:cacheprovider"]
     beyond = [*tests, "tests/batchgen/worker/test_kv_gate.py"]
     runs.append(("beyond-kv", beyond, {"BATCHGEN_WORKER_KV_REPORT": str(OUT / "beyond-kv.kv.jsonl")}))
-    beyond = [*tests, "tests/batchgen/worker/test_boundary.py", "tests/batchgen/worker/test_boundary_plan.py"]
-    runs.append(("beyond-decode", beyond, _flags("beyond-decode", PREFIXES[1:])))
+    # In a process each: of a method the branches of its first calls are traced, and no more of them.
+    for name, file in (("beyond-boundary", "test_boundary.py"), ("beyond-plan", "test_boundary_plan.py")):
+        beyond = [*tests, f"tests/batchgen/worker/{file}"]
+        runs.append((name, beyond, _flags(name, PREFIXES[1:])))
     return runs
 
 

@@ -225,6 +225,8 @@ class Auditor:
         found = on_class(value, chain[0]) if chain else None
         if found is not None and is_a(found[1], staticmethod | classmethod | FunctionType):
             self._function(found[1], value)
+            if is_a(found[1], classmethod):  # it may make an object, whose methods nobody sees being named
+                self._class(value)
         elif found is not None and path not in self._shared:
             self._value(found[1], f"{path}.{chain[0]}", chain[1:], looked_at=False, stores=stores)
         elif not chain:

@@ -554,6 +554,28 @@ def test_a_method_of_data_that_leaves_a_trace_outside_is_called_once(tmp_path: P
     assert_equal(gate)
 
 
+class Scribe(Journal):
+    @classmethod
+    def for_worker(cls, worker: Any) -> Scribe:
+        return cls(worker.path)
+
+
+def test_an_object_that_a_class_method_made_leaves_its_trace_once(tmp_path: Path) -> None:
+    class Writing(Worker):
+        def __init__(self) -> None:
+            super().__init__()
+            self.path = str(tmp_path / "journal")
+
+    def act(self: Any) -> int:
+        return Scribe.for_worker(self).write("a")
+
+    worker, gate = gated(act, lambda self: act(self.worker), base=Writing)
+    assert worker.act() == 1
+    assert (tmp_path / "journal").read_text() == "a"
+    ((reason, _),) = gate.summary().skipped
+    assert reason.endswith("write calls open")
+
+
 def test_log_lines_are_written_once_and_compared(caplog: pytest.LogCaptureFixture) -> None:
     def act(self: Any) -> None:
         log.warning("count is %d", self.count)

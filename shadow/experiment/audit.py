@@ -58,6 +58,8 @@ class Auditor:
         #: Those among them that are looked up on an attribute of the first parameter: on a handle.
         self.through: set[str] = set()
         self._found: dict[tuple[Any, type | None], str | None] = {}
+        #: Classes of which a class method is called: it may make an object, and nobody sees whose methods are called.
+        self._made: dict[type, None] = {}
 
     def function(self, function: Any, owner: type | None = None) -> str | None:
         """Why it cannot run twice, or None. Methods that it calls on its first parameter are those of `owner`."""
@@ -76,7 +78,26 @@ class Auditor:
 
     def _from_outside(self, look: Callable[[], None]) -> str | None:
         self._left = _MANY
-        return self._caught(look)
+        reason = self._caught(look)
+        return self._caught(self._objects_made) if reason is None else reason
+
+    def _objects_made(self) -> None:
+        """Of what class methods may have made, the methods that any audited function knows the name of."""
+        looked_at: set[tuple[type, str]] = set()
+        while True:
+            known = {
+                (cls, name): function
+                for cls in self._made
+                for klass in mro(cls)
+                if not verdict_on(f"{klass.__module__}.{klass.__qualname__}")
+                for name, function in written_in(klass).items()
+                if name.partition("#")[0] in self.names
+            }
+            if known.keys() <= looked_at:
+                return
+            for (cls, name), function in known.items():
+                looked_at.add((cls, name))
+                self._function(function, cls)
 
     def _function(self, function: Any, owner: type | None = None) -> None:
         while True:
@@ -225,8 +246,8 @@ class Auditor:
         found = on_class(value, chain[0]) if chain else None
         if found is not None and is_a(found[1], staticmethod | classmethod | FunctionType):
             self._function(found[1], value)
-            if is_a(found[1], classmethod):  # it may make an object, whose methods nobody sees being named
-                self._class(value)
+            if is_a(found[1], classmethod) and path not in self._shared:
+                self._made[value] = None
         elif found is not None and path not in self._shared:
             self._value(found[1], f"{path}.{chain[0]}", chain[1:], looked_at=False, stores=stores)
         elif not chain:

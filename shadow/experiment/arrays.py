@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -114,17 +115,36 @@ def first_unequal(control: Any, candidate: Any) -> tuple[int, ...] | None:
 
 
 def _first_unequal_tensor(control: Any, candidate: Any) -> tuple[int, ...] | None:
-    torch = sys.modules["torch"]
-    ours, theirs = _words(control), _words(candidate)
-    if torch.equal(ours, theirs):
+    flat = _first_on_device(control, candidate)
+    if flat is None:
+        flat = _first_by_torch(control, candidate)
+    if flat < 0:
         return None
-    unequal = (ours != theirs).reshape(control.numel(), -1).any(dim=1)
-    flat = int(unequal.to(torch.uint8).argmax())
     index = []
     for size in reversed(control.shape):
         flat, place = divmod(flat, size)
         index.append(place)
     return tuple(reversed(index))
+
+
+def _first_on_device(control: Any, candidate: Any) -> int | None:
+    """-1 where no bit differs; None: it is for torch to tell. The kernel, too, is loaded when first needed."""
+    if control.device != candidate.device or (
+        control.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1"
+    ):
+        return None
+    from shadow.device import first_flat
+
+    return first_flat(control, candidate)
+
+
+def _first_by_torch(control: Any, candidate: Any) -> int:
+    torch = sys.modules["torch"]
+    ours, theirs = _words(control), _words(candidate)
+    if torch.equal(ours, theirs):
+        return -1
+    unequal = (ours != theirs).reshape(control.numel(), -1).any(dim=1)
+    return int(unequal.to(torch.uint8).argmax())
 
 
 def _words(tensor: Any) -> Any:

@@ -24,8 +24,13 @@ def errors(legacy: Floats, candidate: Floats, unequal: np.ndarray) -> tuple[np.n
 
 def relative_l2(error: np.ndarray, reference: np.ndarray) -> np.ndarray:
     """|error| / |reference| over the last axis, float64; any error against a zero reference is infinite."""
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        length = np.sqrt(np.square(error).sum(axis=-1))
-        norm = np.sqrt(np.square(reference).sum(axis=-1))
-        score = np.where(length == 0, 0.0, length / norm)
+    with np.errstate(over="ignore"):
+        return ratio(np.square(error).sum(axis=-1), np.square(reference).sum(axis=-1))
+
+
+def ratio(error: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """`relative_l2` of squared lengths."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        length = np.sqrt(error)
+        score = np.where(length == 0, 0.0, length / np.sqrt(reference))
         return np.asarray(score, dtype=np.float64)

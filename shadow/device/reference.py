@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from shadow.device.bits import bits, check_pair
@@ -16,16 +17,19 @@ def reference(control: torch.Tensor, candidate: torch.Tensor) -> RowStatistics:
     wild_ours, wild_theirs = ~ours.isfinite(), ~theirs.isfinite()
     error = torch.where(unequal, (theirs - ours).abs(), 0.0)
     error = error.masked_fill(unequal & (wild_ours | wild_theirs), torch.inf)
-    differing = unequal.sum(-1)
-    found = (
-        error.square().sum(-1),
-        ours.masked_fill(wild_ours, 0.0).square().sum(-1),
-        error.amax(-1) if control.shape[-1] else error.sum(-1),
-        torch.where(differing > 0, unequal.to(torch.uint8).argmax(-1), -1)
-        if control.shape[-1]
-        else differing - 1,
-        differing,
-        (wild_ours != wild_theirs).sum(-1),
-        (wild_ours & wild_theirs).sum(-1),
+    first = unequal.to(torch.uint8).argmax(-1) if control.shape[-1] else unequal.sum(-1)
+    return RowStatistics(
+        squared_error=_on_host(error.square().sum(-1)),
+        squared_norm=_on_host(ours.masked_fill(wild_ours, 0.0).square().sum(-1)),
+        max_abs=_on_host(error.amax(-1) if control.shape[-1] else error.sum(-1)),
+        first=_on_host(torch.where(unequal.any(-1), first, -1)),
+        differing=_on_host(unequal.sum(-1)),
+        one_side=_on_host((wild_ours != wild_theirs).sum(-1)),
+        both_sides=_on_host((wild_ours & wild_theirs).sum(-1)),
+        elements=control.numel(),
     )
-    return RowStatistics(*(tensor.cpu().numpy() for tensor in found), elements=control.numel())
+
+
+def _on_host(found: torch.Tensor) -> np.ndarray:
+    values: np.ndarray = found.cpu().numpy()
+    return values

@@ -73,12 +73,14 @@ def decoded(words: np.ndarray, lead: tuple[int, ...], length: int) -> RowStatist
     error, control, largest = words[:, : Word.EXPONENTS].view(np.float32).astype(np.float64).swapaxes(0, 1)
     of_error, of_control = (words[:, Word.EXPONENTS] >> place & 0xFF for place in (0, 8))
     first = words[:, Word.FIRST].min(axis=0, initial=NONE).astype(np.int64)
-    counts = words[:, Word.DIFFERING :].sum(axis=0, dtype=np.int64)
-    found = (
-        np.ldexp(error, 2 * (of_error - 128)).sum(axis=0),
-        np.ldexp(control, 2 * (of_control - 128)).sum(axis=0),
-        np.ldexp(largest, of_error - 128).max(axis=0, initial=0.0),
-        np.where(first == NONE, -1, first),
-        *counts,
+    differing, one_side, both_sides = words[:, Word.DIFFERING :].sum(axis=0, dtype=np.int64)
+    return RowStatistics(
+        squared_error=np.ldexp(error, 2 * (of_error - 128)).sum(axis=0).reshape(lead),
+        squared_norm=np.ldexp(control, 2 * (of_control - 128)).sum(axis=0).reshape(lead),
+        max_abs=np.ldexp(largest, of_error - 128).max(axis=0, initial=0.0).reshape(lead),
+        first=np.where(first == NONE, -1, first).reshape(lead),
+        differing=differing.reshape(lead),
+        one_side=one_side.reshape(lead),
+        both_sides=both_sides.reshape(lead),
+        elements=math.prod(lead) * length,
     )
-    return RowStatistics(*(array.reshape(lead) for array in found), elements=math.prod(lead) * length)

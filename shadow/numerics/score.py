@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from shadow.numerics.arrays import Floats, check_pair, from_words, words
-from shadow.numerics.exact import errors, relative_l2
+from shadow.numerics.exact import errors, ratio, relative_l2
 from shadow.numerics.lengths import BLOCK, Lengths
 
 _GLANCE = 256  # elements that tell most unequal units apart before all of a unit is read
@@ -98,7 +98,7 @@ class _Work:
         reference, error = self._lengths.squares(rows)
         sure = self._lengths.trusted(error) & self._lengths.trusted(reference)
         self._differs[rows] = sure
-        self._scores[rows] = np.where(sure, np.sqrt(error / reference), 0.0)
+        self._scores[rows] = np.where(sure, ratio(error, reference), 0.0)
         unsure = rows.start + np.flatnonzero(self._measured[rows] & ~sure)
         some = max(1, BLOCK // self._legacy.shape[1])
         for start in range(0, len(unsure), some):

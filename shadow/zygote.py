@@ -140,7 +140,7 @@ class _Server:
     def _fork(self, message: _Fork) -> None:
         pipe, output = recv_handle(self._pipe), recv_handle(self._pipe)
         if message.shared is not None:
-            nursery = self._nursery_for(message.shared, output)
+            nursery = self._nursery_for(message.shared, pipe, output)
             child = None if nursery is None else nursery.fork(message, pipe, output)
             if nursery is not None and child is not None:
                 os.close(pipe)
@@ -156,7 +156,7 @@ class _Server:
         self._running.add(pid)
         self._pipe.send(pid)
 
-    def _nursery_for(self, shared: Shared, output: int) -> _Nursery | None:
+    def _nursery_for(self, shared: Shared, pipe: int, output: int) -> _Nursery | None:
         """The one with this loaded; the last one goes, with the sides of it that nobody waits for any more."""
         if self._nursery is not None and self._nursery.shared != shared:
             if any(nursery is self._nursery for nursery in self._of_nursery.values()):
@@ -164,7 +164,7 @@ class _Server:
             self._nursery.close()
             self._nursery = None
         if self._nursery is None:
-            self._nursery = _Nursery(self._pipe, shared, output)
+            self._nursery = _Nursery(self._pipe, shared, pipe, output)
         return self._nursery
 
     def _status(self, message: _Status) -> int | None:
@@ -188,12 +188,13 @@ class _Server:
 class _Nursery:
     """A forked process that has loaded what sides share and serves as this one does."""
 
-    def __init__(self, control: Connection, shared: Shared, output: int) -> None:
+    def __init__(self, control: Connection, shared: Shared, pipe: int, output: int) -> None:
         self.shared = shared
         self._pipe, theirs = Pipe()
         self._pid = os.fork()
         if self._pid == 0:
             self._pipe.close()
+            os.close(pipe)  # the side's: held here, its end would not be noticed
             _become_nursery(control, theirs, shared, output)
         theirs.close()
 

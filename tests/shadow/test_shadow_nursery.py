@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +16,7 @@ from shadow.messages import Hello, Setup
 from shadow.nursery import Shared, shared
 from shadow.observation import Event
 from shadow.pair import compare_sides
-from shadow.side import Side
+from shadow.side import Lost, Side
 from shadow.verdict import exit_code
 
 ROOT = Path(__file__).parents[2]
@@ -91,6 +93,14 @@ def test_a_tree_that_was_edited_meanwhile_is_loaded_anew(tree: Path, requests: s
     assert before != after
     with two(tree, requests, after) as (_, _, hello):
         assert hello.refused_lines == 1, "43 tokens no longer fit the context"
+
+
+def test_the_first_side_of_a_nursery_is_missed_as_soon_as_it_is_killed(tree: Path, requests: str) -> None:
+    with two(tree, requests, shared(str(tree), TINY, {})) as (one, _, _):
+        os.kill(one._pid, signal.SIGKILL)
+        while not isinstance(message := one.receive(), Lost):
+            pass
+        assert message.reason == "was killed by SIGKILL"
 
 
 @pytest.mark.parametrize("broken", ["raise ImportError('no models here')", "import os; os._exit(7)"])

@@ -13,7 +13,7 @@ import random
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,10 +23,11 @@ import torch
 
 from shadow.deltas import Encoder
 from shadow.graft import hook as graft
-from shadow.messages import Done, Failed, HarnessError, Hello, Offer, Reply, Setup
+from shadow.messages import Done, Failed, HarnessError, Hello, Joining, Offer, Reply, Setup
 from shadow.mutants.registry import MutantError, Plant, load
 from shadow.observation import Event, Tokens
 from shadow.observer import EnoughSteps, Observer
+from shadow.ranks.announcing import announcing, show_stacks
 
 
 class Link:
@@ -43,7 +44,7 @@ class Link:
         assert isinstance(message, Setup)
         return message
 
-    def send(self, message: Hello | Event | Failed | Done) -> None:
+    def send(self, message: Hello | Event | Failed | Done | Joining) -> None:
         what = self._encoder.encode(message) if isinstance(message, Event) else message
         # Not `Connection.send`: its pickler looks for reducers written in Python at every object.
         self._connection.send_bytes(pickle.dumps(what, pickle.HIGHEST_PROTOCOL))
@@ -56,6 +57,11 @@ class Link:
 
     def offer(self, offer: Offer) -> None:
         self._connection.send(offer)
+
+    def hold(self) -> None:
+        """Waits until the comparing process has no more use for this one."""
+        with suppress(EOFError, ConnectionResetError):
+            self._connection.recv()
 
     def taken(self) -> Mapping[str, Any] | None:
         answer = self._connection.recv()
@@ -81,10 +87,13 @@ def loaded(tree: Path) -> dict[str, str]:
     }
 
 
-def gates_said() -> str:
-    """Ends the gates of the worker that compared, which writes their reports; what they found, "" without any."""
+def gates_said(*, alone: bool) -> str:
+    """Ends the gates of the worker that compared, which writes their reports; what they found, "" without any.
+
+    Of several ranks all do so together, and not `alone`.
+    """
     gates = sys.modules.get("batchgen.gates")
-    closing = None if gates is None else gates.close_gates(alone=True)
+    closing = None if gates is None else gates.close_gates(alone=alone)
     return "" if closing is None else str(closing.line())
 
 
@@ -191,7 +200,8 @@ def run(setup: Setup, link: Link) -> None:
     )
     gc.collect()
     gc.freeze()  # what is there now stays: observing makes objects enough for it to be searched again and again
-    with planted(setup, worker, observer, link):
+    told = announcing(setup.place, tree, link.send, lambda: observer.steps)
+    with told, planted(setup, worker, observer, link):
         try:
             for requests, _ in batches:
                 observer.finish(worker.generate(requests))
@@ -200,12 +210,17 @@ def run(setup: Setup, link: Link) -> None:
     check_origin(tree)
     worker.close()
     seconds = (observer.forward_seconds, observer.observe_seconds, observer.wait_seconds)
-    link.send(Done(observer.steps, *seconds, link.fired, loaded(tree), gates_said()))
+    alone = setup.place is None
+    link.send(Done(observer.steps, *seconds, link.fired, loaded(tree), gates_said(alone=alone)))
+    if not alone:
+        link.hold()  # a rank that leaves breaks the connections of those that are behind
 
 
 def main(arguments: Sequence[str]) -> int:
     link = Link(Connection(int(arguments[0])))
     setup = link.setup()
+    if setup.place is not None:
+        show_stacks()
     try:
         run(setup, link)
     except (BrokenPipeError, ConnectionResetError, EOFError):

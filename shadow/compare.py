@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from reports import Band, Fact, Report
+from reports import Band, Fact, Picture, Report
 from shadow.canary import EVERY, Canary
 from shadow.diff import Comparison, Mismatch
 from shadow.explain import Narrator
 from shadow.graft.blame import blame, verdict
-from shadow.lockstep import Reviewer, Watcher, as_found
+from shadow.lockstep import Outcome, Reviewer, Watcher, as_found
 from shadow.messages import Setup
 from shadow.nursery import code_digest
 from shadow.observation import Event, Kind, Point
@@ -47,49 +47,78 @@ def compare_and_report(
     `canary_every`: decode steps between two self-tests; one that fails leaves no verdict.
     """
     started = time.monotonic()
-    narrator, album, canary = Narrator(), Album(), Canary(canary_every, pairing)
-
-    def both(ours: Event, theirs: Event) -> None:
-        narrator.watch(ours, theirs)
-        album.watch(ours, theirs)
-        canary.watch(ours, theirs)
-        watch(ours, theirs)
-
-    def reviewed(ours: Event, theirs: Event, comparison: Comparison) -> Comparison:
-        return review(ours, theirs, album.scored(comparison))
-
-    def note(tally: Tally) -> bool:
-        if tally.first is not None and not album.parted:
-            on_first(tally.first)
-        return narrator.note(tally) | album.note(tally)
-
+    onlookers = Onlookers(pairing, canary_every, watch, review, on_first)
     tally, outcome = compare_sides(
         control,
         candidate,
         timeout=timeout,
         pairing=pairing,
         on_step=on_step,
-        watch=both,
-        review=reviewed,
-        stop=note,
+        watch=onlookers.watch,
+        review=onlookers.review,
+        stop=onlookers.note,
         strict_hygiene=strict_hygiene,
     )
-    outcome = canary.judged(outcome)
-    same_code = code_digest(Path(control.tree)) == code_digest(Path(candidate.tree))
-    legacy, subject = names or (control.tree, candidate.tree)
-    circumstances = Circumstances(
-        legacy=" ".join((legacy, *_differing(control, candidate))),
-        candidate=" ".join((subject, *_differing(candidate, control))),
-        same_code=same_code and _alike(control, candidate),
-        facts=(*facts, Fact("threads per side", str(control.threads)), canary.fact),
-        seconds=time.monotonic() - started,
-    )
-    account = narrator.account(tally)
+    outcome = onlookers.canary.judged(outcome)
+    facts = (*facts, Fact("threads per side", str(control.threads)), onlookers.canary.fact)
+    circumstances = circumstances_of(control, candidate, names, facts, time.monotonic() - started)
+    account = onlookers.narrator.account(tally)
     logits = tally.first_of_kind.get(Kind.LOGITS)
     if graft and logits is not None and logits.point is Point.DECODE:
         account += (verdict(blame(control, candidate, logits, timeout=timeout)),)
-    pictures = album.pictures(tally, outcome.done, narrator.guilty, band)
-    return build_report(circumstances, tally, outcome, account, pictures)
+    return build_report(circumstances, tally, outcome, account, onlookers.pictures(tally, outcome, band))
+
+
+class Onlookers:
+    """Who sees a pair of sides besides the comparison: the account of a divergence, pictures, the self-test."""
+
+    def __init__(
+        self,
+        pairing: Pairing,
+        canary_every: int,
+        watch: Watcher,
+        review: Reviewer,
+        on_first: Callable[[Mismatch], None],
+    ) -> None:
+        self.narrator, self.album, self.canary = Narrator(), Album(), Canary(canary_every, pairing)
+        self._watch, self._review, self._on_first = watch, review, on_first
+
+    def watch(self, ours: Event, theirs: Event) -> None:
+        self.narrator.watch(ours, theirs)
+        self.album.watch(ours, theirs)
+        self.canary.watch(ours, theirs)
+        self._watch(ours, theirs)
+
+    def review(self, ours: Event, theirs: Event, comparison: Comparison) -> Comparison:
+        return self._review(ours, theirs, self.album.scored(comparison))
+
+    def note(self, tally: Tally) -> bool:
+        """Sees what was found so far; never asks for an early end."""
+        if tally.first is not None and not self.album.parted:
+            self._on_first(tally.first)
+        return self.narrator.note(tally) | self.album.note(tally)
+
+    def pictures(self, tally: Tally, outcome: Outcome, band: Band | None) -> tuple[Picture, ...]:
+        return self.album.pictures(tally, outcome.done, self.narrator.guilty, band)
+
+
+def circumstances_of(
+    control: Setup,
+    candidate: Setup,
+    names: tuple[str, str] | None,
+    facts: tuple[Fact, ...],
+    seconds: float,
+) -> Circumstances:
+    """What was compared with what; `names` are those of the trees (default: their paths)."""
+    same_code = code_digest(Path(control.tree)) == code_digest(Path(candidate.tree))
+    legacy, subject = names or (control.tree, candidate.tree)
+    return Circumstances(
+        legacy=" ".join((legacy, *_differing(control, candidate))),
+        candidate=" ".join((subject, *_differing(candidate, control))),
+        same_code=same_code and _alike(control, candidate),
+        facts=facts,
+        seconds=seconds,
+    )
 
 
 def _alike(control: Setup, candidate: Setup) -> bool:

@@ -45,7 +45,8 @@ class Nature(StrEnum):
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One difference with all its coordinates. `layer` is None where the value belongs to no layer."""
+    """One difference with all its coordinates. `layer` is None where the value belongs to no layer, `rank` where
+    there is one."""
 
     kind: Kind
     nature: Nature
@@ -59,6 +60,7 @@ class Mismatch:
     score: RowScore | None = None
     detail: str = ""
     severity: Severity = Severity.LIVE
+    rank: int | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shadow.diff import Comparison, Known, Mismatch, Nature, compare_events
-from shadow.messages import Done, Failed, FromSide, Hello, Offer
+from shadow.messages import Done, Failed, FromSide, Hello, Joining, Offer
 from shadow.observation import Event, Kind, Point, tokens_of
 from shadow.pairing import SAME, Pairing
 from shadow.side import Lost, Side
@@ -92,23 +92,30 @@ class _Run:
         if control.point is Point.DECODE:
             self.on_step(control.step)
 
-    def part(self, control: Event, candidate: Event) -> None:
+    def part(self, control: Event | Joining, candidate: Event | Joining) -> None:
         """The sides are at two different points: nothing after this can be aligned."""
         self.step = min(control.step, candidate.step)
-        if self.tally.fired is None:
+        if self.tally.fired is None and isinstance(candidate, Event):
             self.tally.fired = candidate.fired
-        self.differ(
-            Kind.SCHEDULE,
-            "next point",
-            _schedule(control),
-            _schedule(candidate),
-            control.point,
-        )
+        said = schedule(control), schedule(candidate)
+        if isinstance(control, Joining) or isinstance(candidate, Joining):
+            self.differ(Kind.EFFECTS, "next collective", *said)
+        else:
+            self.differ(Kind.SCHEDULE, "next point", *said, control.point)
 
 
-def _schedule(event: Event) -> str:
-    after = f"after {event.step} decode steps"
-    return f"the run ends {after}" if event.point is Point.END else f"{event.point.value} {after}"
+def schedule(at: Event | Joining) -> str:
+    """Where in the run a side is, in words."""
+    after = f"after {at.step} decode steps"
+    if isinstance(at, Joining):
+        return f"{at} {after}"
+    return f"the run ends {after}" if at.point is Point.END else f"{at.point.value} {after}"
+
+
+def _aligned(ours: Event | Joining, theirs: Event | Joining) -> bool:
+    if isinstance(ours, Joining) and isinstance(theirs, Joining):
+        return (ours.name, ours.detail) == (theirs.name, theirs.detail)  # the line may be another one
+    return isinstance(ours, Event) and isinstance(theirs, Event) and ours.point is theirs.point
 
 
 def _outcome(message: FromSide | Lost) -> str:
@@ -122,7 +129,9 @@ def _outcome(message: FromSide | Lost) -> str:
         case Hello():
             return "started"
         case Event():
-            return f"goes on ({_schedule(message)})"
+            return f"goes on ({schedule(message)})"
+        case Joining():
+            return f"joins {message}"
         case Offer():
             return "offers an input"
 
@@ -149,6 +158,8 @@ def run_lockstep(
 ) -> Outcome:
     """Compares until both are done, one fails, or their schedules part; findings go to `tally`.
 
+    Of several ranks the collectives are compared as they begin: one that only one side joins ends the run at once.
+
     `watch` sees each pair of events before it is compared, `review` says what their comparison comes to;
     `stop` may end the run early after one.
     """
@@ -167,13 +178,16 @@ def run_lockstep(
             run.differ(Kind.OUTCOME, "outcome", _outcome(ours), _outcome(theirs))
             text = theirs.traceback if isinstance(theirs, Failed) else theirs.stderr
             return Outcome(hello, candidate_traceback=text)
-        if isinstance(ours, Event) and isinstance(theirs, Event):
-            if ours.point is not theirs.point:
+        if isinstance(ours, Event | Joining) and isinstance(theirs, Event | Joining):
+            if not _aligned(ours, theirs):
                 run.part(ours, theirs)
                 return Outcome(hello)
-            run.compare(ours, theirs)
-            if stop(tally):
-                return Outcome(hello, stopped=True)
+            if isinstance(ours, Event) and isinstance(theirs, Event):
+                run.compare(ours, theirs)
+                if stop(tally):
+                    return Outcome(hello, stopped=True)
+            else:
+                tally.compared[Kind.EFFECTS] += 1
         elif isinstance(ours, Offer) and isinstance(theirs, Offer):
             control.answer(Offer(None))
             candidate.answer(ours)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shadow.observation import Event, Kind, Tokens
+from shadow.ranks.place import Place
 
 
 class HarnessError(RuntimeError):
@@ -36,7 +37,7 @@ class Setup:
     `max_steps`: the run ends cleanly after so many decode steps. `only`: what to look at, None for everything;
     what a run of any kind shows (schedule, tokens, decisions, results) is seen all the same.
     `numeric`: content of KV as numbers that can be scored, not as digests: for sides of which the bits differ by
-    intent. `layers`: those of which the outputs are compared.
+    intent. `layers`: those of which the outputs are compared. `place`: which of several ranks it is, None for the one.
     """
 
     tree: str
@@ -53,6 +54,7 @@ class Setup:
     graft: Graft | None = None
     numeric: bool = False
     layers: tuple[int, ...] = ()
+    place: Place | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,22 @@ class Done:
 
 
 @dataclass(frozen=True)
+class Joining:
+    """A rank is about to join a collective, and waits there for the others. `at`: the line that calls it.
+
+    `detail`: shapes, numbers and kinds of what it hands over. `step`: decode steps begun before.
+    """
+
+    name: str
+    detail: str
+    at: str
+    step: int
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.detail}) at {self.at}"
+
+
+@dataclass(frozen=True)
 class Reply:
     """Go on with these tokens instead of yours (by sequence); empty: with yours."""
 
@@ -110,4 +128,4 @@ class Offer:
     material: Mapping[str, Any] | None
 
 
-FromSide = Hello | Event | Failed | Done | Offer
+FromSide = Hello | Event | Failed | Done | Offer | Joining

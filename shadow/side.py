@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Pipe
+from typing import Self
 
 from shadow.deltas import Decoder, Delta
 from shadow.messages import FromSide, Offer, Reply, Setup
@@ -41,10 +42,11 @@ class Side:
         self._zygote = Zygote.shared()
         with theirs:
             handles = (theirs.fileno(), self._stderr.fileno())
-            self._pid = self._zygote.fork(*handles, setup.environment, shared)
+            place = {} if setup.place is None else setup.place.environment
+            self._pid = self._zygote.fork(*handles, {**setup.environment, **place}, shared)
         self._connection.send(setup)
 
-    def __enter__(self) -> Side:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -85,6 +87,6 @@ class Side:
         return f"ended with exit code {code} before its run was over"
 
     def _said(self, limit: int = 2000) -> str:
-        self._stderr.seek(0, os.SEEK_END)
-        self._stderr.seek(max(0, self._stderr.tell() - limit))
-        return self._stderr.read().decode(errors="replace")
+        file = self._stderr.fileno()
+        # Not read from a position of its own: the process goes on writing at the one that both have.
+        return os.pread(file, limit, max(0, os.fstat(file).st_size - limit)).decode(errors="replace")

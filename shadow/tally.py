@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shadow.diff import Comparison, Mismatch
 from shadow.observation import Kind, Point, Severity
@@ -14,7 +14,8 @@ KEPT = 50
 
 @dataclass
 class Tally:
-    """`strict_hygiene`: findings of the lowest severity count as any other."""
+    """`strict_hygiene`: findings of the lowest severity count as any other. `rank`: of several, the one that is
+    compared; what is found carries it."""
 
     compared: Counter[Kind] = field(default_factory=Counter)
     differing: Counter[Kind] = field(default_factory=Counter)
@@ -29,6 +30,7 @@ class Tally:
     strict_hygiene: bool = False
     hygiene: Counter[Kind] = field(default_factory=Counter)  # differing values that nobody reads
     places: Places = field(default_factory=Places)
+    rank: int | None = None
 
     def add(self, point: Point, comparison: Comparison) -> None:
         """One pair of events that were at the same point."""
@@ -40,6 +42,8 @@ class Tally:
             self.find(mismatch)
 
     def find(self, mismatch: Mismatch) -> None:
+        if self.rank is not None:
+            mismatch = replace(mismatch, rank=self.rank)
         self.differing[mismatch.kind] += 1
         self.places.add(mismatch)
         self.hygiene[mismatch.kind] += mismatch.severity is Severity.HYGIENE

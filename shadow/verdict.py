@@ -60,8 +60,9 @@ def exit_code(tally: Tally, outcome: Outcome) -> Exit:
 
 
 def where(mismatch: Mismatch) -> str:
-    """Coordinates in words: step, sequence, layer, field."""
-    parts = [f"step {mismatch.step}"]
+    """Coordinates in words: rank, step, sequence, layer, field."""
+    parts = [] if mismatch.rank is None else [f"rank {mismatch.rank}"]
+    parts.append(f"step {mismatch.step}")
     if mismatch.sequence is not None:
         parts.append(f"sequence {mismatch.sequence}")
     if mismatch.layer is not None:
@@ -112,7 +113,9 @@ def finding_of(mismatch: Mismatch) -> Finding:
             f": relative L2 {score.relative_l2:.3g}, max abs {score.max_abs:.3g}, "
             f"{score.differing:,} elements, {flipped} argmax"
         )
+    rank = () if mismatch.rank is None else (Fact("rank", str(mismatch.rank)),)
     where = (
+        *rank,
         Fact("step", f"{mismatch.step}"),
         Fact("sequence", mismatch.sequence or "-"),
         Fact("layer", "-" if mismatch.layer is None else str(mismatch.layer)),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reports.model import Fact
 from shadow.commands import options
 from shadow.commands.judged import add_noise_options, judged
+from shadow.commands.ranks import add_rank_options, check_rank_options
 from shadow.commands.sides import add_side_options, setups
 from shadow.commands.submitted import Submitted, add_workload_options, submitted
 
@@ -25,6 +26,7 @@ EXAMPLES = """examples:
   shadow compare --candidate ../ported --workload boundaries
   shadow compare --candidate ../ported --model tiny --page-size 16 --pairing threads --noise noise.json
   shadow compare --legacy . --candidate . --candidate-env BATCHGEN_WORKER_KV_NATIVE=1 --requests requests.jsonl
+  shadow compare --ranks 2 --candidate ../ported --model tiny --page-size 16 --steps 64
 """
 
 
@@ -52,11 +54,13 @@ def add_parser(commands: Any) -> None:
         metavar="M",
         help="steps between two self-tests of the comparison by injected faults (default: 64)",
     )
+    add_rank_options(compare)
     options.add_report_options(compare)
     compare.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    check_rank_options(arguments)
     from shadow.noise import NoiseFileError
     from shadow.trees import TreeError, source_tree
     from shadow.verdict import Exit
@@ -80,7 +84,7 @@ def _compare(arguments: argparse.Namespace, legacy: Path, candidate: Path, work:
 
     from reports.text import visible
     from shadow.commands.deliver import deliver
-    from shadow.compare import compare_and_report
+    from shadow.commands.ranks import comparer
     from shadow.verdict import Exit, where
 
     sides = judged(arguments, *map(work.setup, setups(arguments, legacy, candidate)))
@@ -96,7 +100,7 @@ def _compare(arguments: argparse.Namespace, legacy: Path, candidate: Path, work:
             nonlocal first
             first = where(mismatch)
 
-        report = compare_and_report(
+        report = comparer(arguments)(
             sides.control,
             sides.candidate,
             pairing=sides.pairing,
@@ -107,7 +111,6 @@ def _compare(arguments: argparse.Namespace, legacy: Path, candidate: Path, work:
             on_first=on_first,
             watch=lambda control, candidate: work.see(control),
             names=(arguments.legacy, arguments.candidate),
-            graft=arguments.graft,
             strict_hygiene=arguments.strict_hygiene,
             canary_every=arguments.canary,
             facts=(*(Fact(name, str(value)) for name, value in sides.control.options.items()), *work.facts()),

@@ -110,7 +110,7 @@ class Effects:
     def _collective(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             def hook(*args: Any, **kwargs: Any) -> Any:
-                detail = _arguments((*args, *kwargs.values()))
+                detail = arguments((*args, *kwargs.values()))
                 self._calls.append(Call(f"dist.{name}", (), detail))
                 return original(*args, **kwargs)
 
@@ -164,7 +164,7 @@ def _ints(value: Any) -> list[Any] | None:
     return None
 
 
-def _arguments(values: Sequence[Any]) -> str:
+def arguments(values: Sequence[Any]) -> str:
     """Shapes of tensors, and numbers; objects only by their sort."""
     return ", ".join(text for text in map(_argument, values) if text)
 

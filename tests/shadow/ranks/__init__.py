@@ -1,0 +1,1 @@
+"""`shadow compare --ranks N`: real processes, gloo between the ranks of a side."""

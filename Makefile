@@ -70,7 +70,7 @@ gpu-wheels: setup
 	@echo "==> what a GPU machine without a network may lack, for its Python $(GPU_PYTHON_VERSION): out/gpu-wheels"
 	@$(PIP) download -qq --no-deps --only-binary=:all: --python-version $(GPU_PYTHON_VERSION) --implementation cp \
 		$(foreach N,17 24 27 28 31 34 35,--platform manylinux_2_$(N)_x86_64) --platform manylinux2014_x86_64 -d out/gpu-wheels \
-		$$(grep -E '^(msgspec|xxhash|gguf|safetensors|tokenizers|jinja2|markupsafe|typer|rich|hypothesis|pytest|pytest-timeout)[=<]' constraints.txt)
+		apache-tvm-ffi $$(grep -E '^(msgspec|xxhash|gguf|safetensors|tokenizers|jinja2|markupsafe|typer|rich|hypothesis|pytest|pytest-timeout)[=<]' constraints.txt)
 	@ls out/gpu-wheels
 
 flashinfer-objects: setup

@@ -50,6 +50,8 @@ class Running:
     spent: float
     elsewhere: float
     watch: Watch | None = None
+    #: Around each stretch of the control that this thread runs without a break: `watch`, where there is one.
+    uninterrupted: contextlib.AbstractContextManager[None] = _NOTHING
     #: Recorded while it runs.
     callbacks: Callbacks | None = None
     #: Why its branches are not counted.
@@ -58,11 +60,16 @@ class Running:
     _watching: Token[Watch | None] | None = None
 
     def __enter__(self) -> None:
-        """From here on the control's calls are recorded."""
+        """From here on the control's calls are recorded. Never raises, KeyboardInterrupt apart."""
         if self.recording is not None:
             self._token = ACTIVE.set(self.recording)
         if self.callbacks is not None:
-            self.callbacks.__enter__()
+            try:
+                self.callbacks.__enter__()
+            except KeyboardInterrupt:
+                raise
+            except BaseException as fault:
+                self._give_up(self.callbacks, fault)
         if self.watch is not None or WATCH.get() is not None:
             self._watching = WATCH.set(self.watch)
 
@@ -70,14 +77,21 @@ class Running:
         if self._watching is not None:
             WATCH.reset(self._watching)
         if self.callbacks is not None:
-            self.callbacks.__exit__()
+            try:
+                self.callbacks.__exit__()
+            except KeyboardInterrupt:
+                raise
+            except BaseException as fault:
+                self._give_up(self.callbacks, fault)
         if self._token is not None:
             ACTIVE.reset(self._token)
 
-    @property
-    def uninterrupted(self) -> contextlib.AbstractContextManager[None]:
-        """Around each stretch of the control that this thread runs without a break."""
-        return _NOTHING if self.watch is None else self.watch
+    def _give_up(self, callbacks: Callbacks, fault: BaseException) -> None:
+        """The caller's own callables are put back, and nothing is compared."""
+        self.trial = None
+        with contextlib.suppress(Exception):
+            callbacks.__exit__()
+        self.laboratory.fault(self.name, fault)
 
     def end(self, outcome: Outcome, *, interleaved: bool = False) -> None:
         """The control has ended. Never raises, KeyboardInterrupt apart."""
@@ -145,11 +159,13 @@ class Laboratory:
                     running.recording = Recording((*recorders, running.trial.recorder))
                     running.callbacks = running.trial.callbacks
                 running.watch = self._watch(running, owner)
+                running.uninterrupted = running.watch or _NOTHING
         except KeyboardInterrupt:
             raise
         except BaseException as fault:
             running.trial = running.recording = running.watch = running.callbacks = None
-            self._fault(name, fault)
+            running.uninterrupted = _NOTHING
+            self.fault(name, fault)
         finally:
             unwatched.__exit__()
             ACTIVE.reset(token)
@@ -279,7 +295,7 @@ class Laboratory:
             except KeyboardInterrupt:
                 raise
             except BaseException as fault:
-                self._fault(running.name, fault)
+                self.fault(running.name, fault)
             finally:
                 unwatched.__exit__()
                 ACTIVE.reset(token)
@@ -291,7 +307,7 @@ class Laboratory:
         try:
             self.sampler.spent(max(control, 0.0), running.spent + spent)
         except Exception as fault:
-            self._fault(running.name, fault)
+            self.fault(running.name, fault)
 
     def _book(self, running: Running, outcome: Outcome, timeout: float, interleaved: bool) -> None:
         assert running.trial is not None
@@ -347,7 +363,7 @@ class Laboratory:
         if self._flags.branches:
             self._ledger.covered(running.name, running.unwatched)
 
-    def _fault(self, name: str, fault: BaseException) -> None:
+    def fault(self, name: str, fault: BaseException) -> None:
         try:
             self._ledger.fault(name, fault)
         except KeyboardInterrupt:

@@ -260,7 +260,7 @@ HARNESS = str(Path(shadow.experiment.__file__).parent)
 #: What stands between the caller and the guards: it calls nothing that can fail.
 OUTSIDE = {
     "gate": {"run", "_begin", "_is_candidate"},
-    "laboratory": {"begin", "end", "_fault", "__enter__", "__exit__"},
+    "laboratory": {"begin", "end", "fault", "_give_up", "__enter__", "__exit__"},
     "intercept": {"wrapped_plain", "handle", "<lambda>"},
     "tape": {"through", "_begin", "_finish", "_harmless"},
 }

@@ -292,4 +292,4 @@ def test_record_of_a_tree_that_fails_says_why(tmp_path: Path) -> None:
     report = reported(
         tmp_path, "record", "--tree", tree(tmp_path / "tree"), "--requests", __file__, "-o", tmp_path / "run"
     )
-    assert report.verdict.exit_code == 2 and "batchgen.engine" in report.verdict.headline
+    assert report.verdict.exit_code == 2 and "outside of the tree" in report.verdict.headline

@@ -1,7 +1,7 @@
 """The ratios of the last `make bench` beside those of the committed baseline: `python -m benchmarks.page`.
 
 A table on the terminal, `report.json` and `index.html` in out/bench/. Exit code 1 where a bar does not hold, 3 where
-there is nothing to show. `--save` makes the last run the baseline.
+there is nothing to show. `--save` makes the last run the baseline; what misses its bar is none.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(f"no ratio in {chosen.found}: run `make bench` first", markup=False)
         return 3
     if chosen.save:
-        kept = {"machine": machine(), "ratios": {r.name: round(r.value, 4) for r in ratios}}
+        kept = {"machine": machine(), "ratios": {r.name: round(r.value, 4) for r in ratios if r.holds}}
         chosen.baseline.write_text(json.dumps(kept, indent="\t", sort_keys=True) + "\n", encoding="utf-8")
     baseline = baseline_of(chosen.baseline)
     rows, missing = rows_of(ratios, baseline), gone(ratios, baseline)

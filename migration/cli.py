@@ -40,10 +40,11 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Console entry point."""
     arguments = _parser().parse_args(argv)
     # Loaded only now, so that --help and usage errors stay quick.
-    from migration.code.collector import few_collections
+    from migration.code.collector import few_collections, no_collection_at_exit
     from migration.code.depth import deep_trees
     from migration.errors import MigrationError
 
+    no_collection_at_exit()
     warnings.simplefilter("ignore", SyntaxWarning)  # about the code that is read, for its authors
     try:
         with few_collections(), deep_trees():

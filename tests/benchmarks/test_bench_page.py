@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.page import main
+from benchmarks.page import BASELINE, main
 from benchmarks.ratios import Ratio, read, tell
 
 QUICK = Ratio("scores", 1.2, "torch.equal", bar=0.8, figures={"GB/s": 12.5})
@@ -97,3 +97,14 @@ def test_figures_and_names_are_text_on_the_page(tmp_path: Path) -> None:
     page(tmp_path, Ratio("a <b> of & c", 1.0, "itself", figures={"k": "<script>"}))
     html = (tmp_path / "index.html").read_text()
     assert "a &lt;b&gt; of &amp; c" in html and "<script>" not in html
+
+
+def test_what_misses_its_bar_is_no_baseline(tmp_path: Path) -> None:
+    missed = Ratio("structural", 2.5, "a step", bar=2.0, at_least=False)
+    assert page(tmp_path, QUICK, missed, more=("--save",)) == 1
+    assert json.loads((tmp_path / "baseline.json").read_text())["ratios"] == {"scores": 1.2}
+
+
+def test_the_committed_baseline_can_be_read() -> None:
+    ratios = json.loads(BASELINE.read_text())["ratios"]
+    assert ratios and all(isinstance(value, float | int) for value in ratios.values())

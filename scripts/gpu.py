@@ -41,6 +41,7 @@ NATIVE = ("BATCHGEN_WORKER_KV_NATIVE=1", "BATCHGEN_WORKER_DECODE_NATIVE=1")
 COMPARE = ("BATCHGEN_WORKER_KV_COMPARE=1", "BATCHGEN_WORKER_DECODE_COMPARE=1")
 NOISE = ("-m", "shadow.cli", "noise", "--class", "bucket")
 SHADOW = ("-m", "shadow.cli", "compare")
+GRAPHS = ("-m", "shadow.cli", "graphs")
 LACKING = 4
 WORST = (2, 1, 3)
 SAID = {
@@ -151,13 +152,12 @@ def parts(device: str, model: str, scale: str, out: Path) -> list[Part]:
     run = (*sides, "--max-batch", "128", "--content-every", "64")
     requests, bound = ("--requests", "examples/requests.jsonl"), str(out / "noise.json")
 
+    def reports(name: str) -> list[str]:
+        kinds = (("json", "json"), ("html", "html"), ("markdown", "md"), ("junit", "xml"))
+        return [option for kind, end in kinds for option in (f"--{kind}", str(out / f"{name}.{end}"))]
+
     def compared(name: str, title: str, *more: str) -> Part:
-        reports = [
-            option
-            for kind, end in (("json", "json"), ("html", "html"), ("markdown", "md"), ("junit", "xml"))
-            for option in (f"--{kind}", str(out / f"{name}.{end}"))
-        ]
-        return Part(name, title, (*SHADOW, *run, *more, "--timeout", "900", *reports))
+        return Part(name, title, (*SHADOW, *run, *more, "--timeout", "900", *reports(name)))
 
     native = [f"--candidate-env={flag}" for flag in NATIVE]
     gates = [f"--candidate-env={flag}" for flag in COMPARE]
@@ -175,6 +175,11 @@ def parts(device: str, model: str, scale: str, out: Path) -> list[Part]:
             (*NOISE, *requests, *sides, "-o", bound),
         ),
         compared("eager", "graph replay against eager", *requests, "--pairing", "bucket", "--noise", bound),
+        Part(
+            "graphs",
+            "each replay against an eager run of the same step, compared on the device",
+            (*GRAPHS, *requests, *sides, "--noise", bound, *reports("graphs")),
+        ),
         Part(
             "overhead",
             "what being watched costs",

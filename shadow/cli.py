@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from shadow.commands import compare, diff, gates, mutants, noise, quirks, record, replay, shrink
+from shadow.commands import compare, diff, gates, graphs, mutants, noise, quirks, record, replay, shrink
 from shadow.commands.options import Parser
 
-_COMMANDS = (compare, record, replay, diff, quirks, gates, noise, shrink, mutants)
+_COMMANDS = (compare, graphs, record, replay, diff, quirks, gates, noise, shrink, mutants)
 
 
 def parser() -> Parser:

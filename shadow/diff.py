@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from shadow.numerics import RowScore, score_row, score_rows
+from shadow.numerics import RowScore, VectorScore, score_row, score_rows
 from shadow.observation import (
     Call,
     Calls,
@@ -57,7 +57,7 @@ class Mismatch:
     field: str
     legacy: str
     candidate: str
-    score: RowScore | None = None
+    score: VectorScore | None = None
     detail: str = ""
     severity: Severity = Severity.LIVE
     rank: int | None = None
@@ -202,7 +202,7 @@ class _EventDiff:
         *,
         field: str | None = None,
         layer: int | None = None,
-        score: RowScore | None = None,
+        score: VectorScore | None = None,
         detail: str = "",
         how_bad: Severity | None = None,
     ) -> None:

@@ -9,6 +9,7 @@ from reports import Check, Fact, Finding, Level, Picture, Report, Status, Table,
 from shadow.diff import Mismatch, Nature
 from shadow.lockstep import Outcome
 from shadow.messages import Done
+from shadow.numerics import RowScore
 from shadow.observation import Kind, Severity
 from shadow.pictures.draw import modules
 from shadow.tally import Tally
@@ -108,11 +109,9 @@ def finding_of(mismatch: Mismatch) -> Finding:
         message += f", {mismatch.detail}"
     score = mismatch.score
     if score is not None:
-        flipped = "same" if score.argmax[0] == score.argmax[1] else "other"
-        message += (
-            f": relative L2 {score.relative_l2:.3g}, max abs {score.max_abs:.3g}, "
-            f"{score.differing:,} elements, {flipped} argmax"
-        )
+        message += f": relative L2 {score.relative_l2:.3g}, max abs {score.max_abs:.3g}, {score.differing:,} elements"
+        if isinstance(score, RowScore):
+            message += ", same argmax" if score.argmax[0] == score.argmax[1] else ", other argmax"
     rank = () if mismatch.rank is None else (Fact("rank", str(mismatch.rank)),)
     where = (
         *rank,

@@ -60,7 +60,7 @@ def test_an_empty_folder_of_wheels_is_refused(tmp_path: Path) -> None:
 def test_the_whole_list_can_be_seen_without_a_gpu() -> None:
     done = command("--list")
     assert done.returncode == 0
-    for part in ("tests", "native", "gates", "noise", "eager", "overhead", "bandwidth"):
+    for part in ("tests", "native", "gates", "noise", "eager", "graphs", "overhead", "bandwidth"):
         assert f"{part}: " in done.stdout
     assert "test_replay_cuda.py" in done.stdout and "L2-2048,L2-4096" in done.stdout
 

@@ -94,11 +94,9 @@ class Judged:
 def judged(arguments: argparse.Namespace, control: Setup, candidate: Setup) -> Judged:
     """NoiseFileError where --noise names a file that cannot be used for this run."""
     from shadow.lockstep import as_found
-    from shadow.noise import Class, NoiseFileError, load
+    from shadow.noise import Class
     from shadow.noise.classes import MEASURABLE, observed, rules, varied
-    from shadow.noise.conditions import conditions_of
-    from shadow.noise.judging import Judge
-    from shadow.noise.store import check_conditions
+    from shadow.noise.judging import judge_from
     from shadow.pairing import PAIRINGS as EXACT
     from shadow.pairing import SAME
     from shadow.witness import Witness
@@ -109,14 +107,7 @@ def judged(arguments: argparse.Namespace, control: Setup, candidate: Setup) -> J
     if path is None:
         witness = Witness(as_found) if arguments.arbitrate else None
         return Judged(control, candidate, EXACT.get(pairing.value, SAME), None, "", witness)
-    floor = load(path)
-    check_conditions(path, floor, conditions_of(control))
-    if pairing not in floor.classes:
-        measured = ", ".join(floor.classes)
-        raise NoiseFileError(
-            f"{path} has no bounds for sides that differ in {pairing.value}, only {measured}"
-        )
+    judge = judge_from(path, pairing, control)
     control, candidate = (observed(side, pairing) for side in (control, candidate))
-    judge = Judge(floor, pairing)
     witness = Witness(judge) if arguments.arbitrate else None
     return Judged(control, candidate, rules(pairing), judge, str(path), witness)

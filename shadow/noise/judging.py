@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shadow.noise.bound import Class, Judgement, judge
+from shadow.noise.conditions import conditions_of
 from shadow.noise.flip import FlipKind, classify_flip
-from shadow.noise.store import NoiseFloor
+from shadow.noise.store import NoiseFileError, NoiseFloor, check_conditions, load
 from shadow.observation import Event, Key, Kind, Row
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from shadow.diff import Comparison, Mismatch
+    from shadow.messages import Setup
 
 
 class Judge:
@@ -37,12 +41,14 @@ class Judge:
         return 0.0 if bound is None else bound.limit or 0.0
 
     def __call__(self, control: Event, candidate: Event, comparison: Comparison) -> Comparison:
-        kept = [self._judged(control, candidate, one) for one in comparison.mismatches]
+        kept = [
+            self._token(control, candidate, one) if one.kind is Kind.TOKENS else self.number(one)
+            for one in comparison.mismatches
+        ]
         return replace(comparison, mismatches=tuple(one for one in kept if one is not None))
 
-    def _judged(self, control: Event, candidate: Event, mismatch: Mismatch) -> Mismatch | None:
-        if mismatch.kind is Kind.TOKENS:
-            return self._token(control, candidate, mismatch)
+    def number(self, mismatch: Mismatch) -> Mismatch | None:
+        """None where it is noise; a token is no number, it takes both rows of logits."""
         bound = self.floor.bound(self.pairing, mismatch.kind.value)
         if bound is None:
             return mismatch
@@ -72,6 +78,18 @@ class Judge:
             return None
         margins = " and ".join(f"{margin:.3g}" for margin in flip.margins)
         return replace(mismatch, detail=f"no near tie: margins {margins}, noise {flip.noise:.3g}")
+
+
+def judge_from(path: Path, pairing: Class, control: Setup) -> Judge:
+    """By the bounds that `shadow noise` stored there. NoiseFileError: they cannot be used for this run."""
+    floor = load(path)
+    check_conditions(path, floor, conditions_of(control))
+    if pairing not in floor.classes:
+        measured = ", ".join(floor.classes)
+        raise NoiseFileError(
+            f"{path} has no bounds for sides that differ in {pairing.value}, only {measured}"
+        )
+    return Judge(floor, pairing)
 
 
 def _row(event: Event, sequence: str | None) -> np.ndarray | None:

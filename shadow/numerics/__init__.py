@@ -16,7 +16,7 @@ Policy, the same in every tier:
 """
 
 from shadow.numerics.arrays import Bfloat16, Floats, from_torch
-from shadow.numerics.detail import RowScore, score_row
+from shadow.numerics.detail import RowScore, VectorScore, score_row
 from shadow.numerics.score import Scores, score_rows
 
-__all__ = ["Bfloat16", "Floats", "RowScore", "Scores", "from_torch", "score_row", "score_rows"]
+__all__ = ["Bfloat16", "Floats", "RowScore", "Scores", "VectorScore", "from_torch", "score_row", "score_rows"]

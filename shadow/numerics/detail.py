@@ -11,13 +11,19 @@ from shadow.numerics.exact import errors, relative_l2
 
 
 @dataclass(frozen=True)
-class RowScore:
-    """How far a candidate row is from the legacy row. `index` is the first element that differs."""
+class VectorScore:
+    """How far a candidate vector is from the legacy one. `index` is the first element that differs."""
 
     differing: int
     index: int
     max_abs: float
     relative_l2: float
+
+
+@dataclass(frozen=True)
+class RowScore(VectorScore):
+    """Of a row whose largest element matters: where that is on each side."""
+
     argmax: tuple[int, int]
 
 

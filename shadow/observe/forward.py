@@ -58,7 +58,7 @@ class ForwardWatch:
         if manager is not None:
             self._hooks.wrap(manager, "replay", self._replay)
             self._hooks.wrap(manager, "capture", self._set_aside)
-        for cls in _adapters():
+        for cls in adapters():
             if "eligibility" in vars(cls):
                 self._hooks.wrap(cls, "eligibility", self._eligibility)
             if "run_eager_reference" in vars(cls):
@@ -114,7 +114,7 @@ class ForwardWatch:
         return hook
 
 
-def _adapters() -> list[Any]:
+def adapters() -> list[Any]:
     """The adapter base class of the tree and everything that derives from it."""
     if tree_module("cuda_graph") is None:
         return []

@@ -12,6 +12,7 @@ from shadow.graphs.outputs import Batch, Output
 from shadow.numerics import score_row
 
 LAYERS, HEADS, WIDTH = 3, 2, 4
+NEGATED = 99.0  # of a zero that is a difference with a score of 0
 SHAPES = {"logits": (0, (WIDTH,)), "kv_k": (1, (HEADS, WIDTH)), "kv_aux": (1, (WIDTH,))}
 
 
@@ -24,9 +25,10 @@ def steps(draw: st.DrawFn) -> tuple[str, int, torch.Tensor, torch.Tensor]:
     shape = ((LAYERS,) if axis else ()) + (rows + padding, *tail)
     size = int(np.prod(shape))
     replayed = draw(st.lists(st.sampled_from([0.0, 1.0, -3.0]), min_size=size, max_size=size))
-    off = draw(st.lists(st.sampled_from([0.0, 0.0, 0.0, 0.5, 8.0]), min_size=size, max_size=size))
+    off = draw(st.lists(st.sampled_from([0.0, 0.0, 0.0, 0.5, 8.0, NEGATED]), min_size=size, max_size=size))
     ours = torch.tensor(replayed).reshape(shape)
-    eager = (ours + torch.tensor(off).reshape(shape)).narrow(axis, 0, rows).contiguous()
+    change = torch.tensor(off).reshape(shape)
+    eager = torch.where(change == NEGATED, -ours, ours + change).narrow(axis, 0, rows).contiguous()
     return name, rows, ours, eager
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shadow.diff import Mismatch
@@ -45,8 +45,16 @@ def furthest(eager: torch.Tensor, replayed: torch.Tensor) -> float:
     return max(-1.0 if score is None else score.relative_l2 for score in scores)
 
 
+def a_sign_then_a_value() -> tuple[str, int, torch.Tensor, torch.Tensor]:
+    """Layer 0 differs by the sign of a zero, layer 2 by 1."""
+    replayed, eager = torch.zeros(LAYERS, 1, WIDTH), torch.zeros(LAYERS, 1, WIDTH)
+    eager[0, 0, 1], eager[2, 0, 3] = -0.0, 1.0
+    return "kv_aux", 1, replayed, eager
+
+
 @settings(deadline=None, max_examples=200)
 @given(given_step=steps())
+@example(given_step=a_sign_then_a_value())
 def test_each_row_that_differs_is_named_with_its_first_layer_and_its_furthest(
     given_step: tuple[str, int, torch.Tensor, torch.Tensor],
 ) -> None:

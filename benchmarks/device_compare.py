@@ -12,11 +12,12 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
+from benchmarks.ratios import Ratio, tell
 from shadow.device import Ring, unavailable
 
 BAR = 0.8
@@ -30,38 +31,26 @@ SHAPES = {
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Gigabytes a second, read and written; `compare` only reads, but for 32 bytes a row of up to 2048 elements."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    copy: float
-    compare: float
-
-    @property
-    def ratio(self) -> float:
-        return self.compare / self.copy
-
-    def line(self) -> str:
-        shape = " x ".join(map(str, self.shape))
-        return f"  {self.name:10} {shape:18} {self.dtype:8} {self.copy:9.1f} {self.compare:9.1f} {self.ratio:7.2f}"
-
-
 def measured(
     name: str, shape: tuple[int, ...], dtype: str, device: torch.device, *, turns: int = 5, launches: int = 20
-) -> Measured:
-    """Of tensors in which every element differs a little."""
+) -> Ratio:
+    """Of tensors in which every element differs a little. The kernel only reads, but for 32 bytes a row of up to 2048
+    elements; a copy reads and writes."""
     made = torch.Generator(device).manual_seed(0)
     control = torch.randn(shape, generator=made, device=device).to(DTYPES[dtype])
     candidate = (control * 1.01).to(DTYPES[dtype])
     target, ring = torch.empty_like(control), Ring(control)
-    seconds = fastest(
+    copy, compare = fastest(
         [lambda: target.copy_(control), lambda: ring.compare(control, candidate)], device, turns, launches
     )
     gigabytes = 2 * control.nbytes / 1e9
-    return Measured(name, shape, dtype, *(gigabytes / each for each in seconds))
+    return Ratio(
+        f"device compare, {name} {' x '.join(map(str, shape))} {dtype}",
+        copy / compare,
+        "a copy on the device",
+        BAR,
+        figures={"copy GB/s": gigabytes / copy, "compare GB/s": gigabytes / compare},
+    )
 
 
 def fastest(
@@ -101,28 +90,20 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"device_compare: nothing was measured: {missing}", file=sys.stderr)
         return MISSING
     device = torch.device("cuda", torch.cuda.current_device())
-    print(f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}; GB/s")
-    print(f"  {'tensor':10} {'shape':18} {'dtype':8} {'copy':>9} {'compare':>9} {'ratio':>7}")
-    found = []
-    for dtype in DTYPES:
-        for name, shape in SHAPES.items():
-            found.append(measured(name, shape, dtype, device))
-            print(found[-1].line(), flush=True)
+    print(f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}")
+    found = [tell(measured(name, shape, dtype, device)) for dtype in DTYPES for name, shape in SHAPES.items()]
     if options.json is not None:
         options.json.write_text(report(found, device), encoding="utf-8")
-    low = [each for each in found if each.ratio < BAR]
-    print(f"{len(found) - len(low)} of {len(found)} reach {BAR} of the rate of a copy")
-    return 1 if low else 0
+    hold = sum(ratio.holds for ratio in found)
+    print(f"\n{hold} of {len(found)} reach {BAR} of the rate of a copy")
+    return int(hold < len(found))
 
 
-def report(found: list[Measured], device: torch.device) -> str:
-    """JSON: the device, the bar, and each measurement with its ratio."""
+def report(found: list[Ratio], device: torch.device) -> str:
+    """JSON: the device, and each ratio with its bar and figures."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    rows = [{**asdict(each), "ratio": each.ratio} for each in found]
-    return (
-        json.dumps({"device": name, "torch": torch.__version__, "bar": BAR, "measured": rows}, indent=1)
-        + "\n"
-    )
+    told = {"device": name, "torch": torch.__version__, "ratios": [asdict(ratio) for ratio in found]}
+    return json.dumps(told, indent=1) + "\n"
 
 
 if __name__ == "__main__":

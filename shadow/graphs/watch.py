@@ -24,7 +24,8 @@ class ReplayWatch:
     """`found` hears of each replayed step (number, comparison), one step late as a rule; `drain` tells of the rest.
 
     Of each `every`-th decode step the replay is run again. Where `max_steps` have begun the next raises EnoughSteps.
-    `forwards` counts how decode forwards began: "replay", or why eagerly.
+    `forwards` counts how decode forwards began: "replay", or why eagerly; their order numbers the steps. `waited`: how
+    often the host has waited for the device to compare, known after `drain`.
 
     Raises:
         HarnessError: a tree without graphs of this kind.
@@ -52,34 +53,31 @@ class ReplayWatch:
         self._asked: tuple[Any, Any] | None = None
         self._gathered: dict[int, list[Comparison]] = {}
         self.forwards: Counter[str] = Counter()
-        self._hooks = Hooks()
-        self._forward = ForwardWatch(wrapper, self._hooks)
+        self.waited = 0
+        hooks = Hooks()
+        self._forward = ForwardWatch(wrapper, hooks)
         if self._forward.missing is not None:
             raise HarnessError(self._forward.missing)
         self._forward.install()
         self._forward.began.append(self._began)
-        self._hooks.wrap(adapter, "__init__", _keeping_states)
+        hooks.wrap(adapter, "__init__", _keeping_states)
         for cls in adapters():
             if "prepare_replay_inputs" in vars(cls):
-                self._hooks.wrap(cls, "prepare_replay_inputs", self._prepared)
-        self._hooks.wrap(manager, "replay", self._replay)
-        self._hooks.wrap(manager, "capture", self._capture)
-
-    def close(self) -> None:
-        """Takes every hook back. Idempotent."""
-        self._hooks.undo()
-
-    @property
-    def waited(self) -> int:
-        """How often the host has waited for the device to compare."""
-        return sum(output.waited for bucket in self._outputs.values() for output in bucket.values())
+                hooks.wrap(cls, "prepare_replay_inputs", self._prepared)
+        hooks.wrap(manager, "replay", self._replay)
+        hooks.wrap(manager, "capture", self._capture)
 
     @torch.inference_mode()
     def drain(self) -> None:
         """Waits for what is under way and tells of it."""
-        for bucket in self._outputs.values():
-            for output in bucket.values():
-                self._arrived(output, output.drain(), len(bucket))
+        for bucket in tuple(self._outputs):
+            self._leave(bucket)
+
+    def _leave(self, bucket: int) -> None:
+        outputs = self._outputs.pop(bucket, {})
+        for output in outputs.values():
+            self._arrived(output, output.drain(), len(outputs))
+            self.waited += output.waited
 
     def _began(self, forward: Forward) -> None:
         if self._max_steps is not None and self.forwards.total() >= self._max_steps:
@@ -97,8 +95,8 @@ class ReplayWatch:
         """The buffers of a bucket that is captured again are others."""
 
         def hook(manager: Any, adapter: Any, bucket: int, pools: Any) -> Any:
-            self.drain()
-            self._outputs.pop(bucket, None)
+            with torch.inference_mode():
+                self._leave(bucket)
             return original(manager, adapter, bucket, pools)
 
         return hook
@@ -110,22 +108,23 @@ class ReplayWatch:
             if asked is None:
                 raise HarnessError(f"bucket {bucket} was replayed without prepare_replay_inputs")
             adapter, state = asked
-            if state.local_bsz > 0 and state.decode_iter % self._every == 0:
-                self._compare(bucket, outputs, adapter.run_eager_reference(state, inputs), state)
+            step = self.forwards.total() - 1
+            if state.local_bsz > 0 and step % self._every == 0:
+                batch = Batch(step, tuple(self._names.of_indices(state.cur_batch_sequence_ids)))
+                self._compare(bucket, outputs, adapter.run_eager_reference(state, inputs), batch)
             return outputs
 
         return hook
 
     @torch.inference_mode()
     def _compare(
-        self, bucket: int, replayed: Mapping[str, Any], eager: Mapping[str, Any], state: Any
+        self, bucket: int, replayed: Mapping[str, Any], eager: Mapping[str, Any], batch: Batch
     ) -> None:
         if replayed.keys() != eager.keys():
             names = sorted(replayed.keys() ^ eager.keys())
             raise HarnessError(f"only one of replay and eager run has {', '.join(names)}")
         if bucket not in self._outputs:
             self._outputs[bucket] = outputs_of(replayed)
-        batch = Batch(state.decode_iter, tuple(self._names.of_indices(state.cur_batch_sequence_ids)))
         for name, output in self._outputs[bucket].items():
             self._arrived(output, output.compare(replayed[name], eager[name], batch), len(replayed))
 

@@ -129,6 +129,15 @@ def test_only_each_nth_step_is_run_again_and_the_run_ends_when_it_is_told_to(
     assert facts(report)["decode forwards"] == "7 x replay; 3 run again eagerly"
 
 
+def test_steps_are_numbered_over_batches_that_run_back_to_back(requests: Path) -> None:
+    options: dict[str, object] = {"model": "tiny", "page_size": 16, "max_batch_size": 3}
+    steps: list[int] = []
+    task = Task(str(ROOT), (str(requests), str(requests)), 1, options)
+    report = compare_replays(task, on_step=lambda step, differing: steps.append(step))
+    assert report.verdict.exit_code == 0
+    assert steps == list(range(32))
+
+
 def test_a_run_without_a_replay_has_compared_nothing_and_says_why(requests: Path) -> None:
     options: dict[str, object] = {"model": "tiny", "page_size": 16, "cuda_graphs": False}
     report = compare_replays(Task(str(ROOT), (str(requests),), 1, options))

@@ -78,7 +78,7 @@ flashinfer-objects: setup
 	@PYTHONPATH=. $(BIN)/python scripts/flashinfer_objects.py $(ARGS)
 
 shadow: setup
-	@echo "==> both L2 workloads back to back on tiny: A/A, and with the KV section cut out (about 20 minutes)"
+	@echo "==> both L2 workloads back to back on tiny: A/A, and with the KV section cut out (about an hour)"
 	@$(BIN)/python scripts/shadow_ladder.py $(ARGS)
 
 aa: setup

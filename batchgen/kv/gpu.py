@@ -200,10 +200,6 @@ class GPUPagedKVCacheManager:
     def rebuild_page_table(self, sequence_ids: Sequence[int]) -> None:
         """Row i becomes `sequence_ids[i]`. ValueError when empty or too long, KeyError when not allocated."""
         pool = self._live()
-        if len(sequence_ids) == 0:
-            raise ValueError(
-                f"KV pool {self.config.name!r}: no sequence to rebuild the page table for; clear it"
-            )
         pool.ledger.check_known(sequence_ids)
         pool.table.rebuild(sequence_ids, pool.ledger.sequences)
 

@@ -10,7 +10,9 @@ from batchgen.kv.pool import KVPoolConfig, padded_page_table
 
 
 def check_rows(label: str, max_slots: int, sequence_ids: Sequence[int]) -> None:
-    """ValueError, naming the pool by `label`, for rows that a page table of `max_slots` rows cannot have."""
+    """ValueError, naming the pool by `label`, for no rows, or those that a page table of `max_slots` cannot have."""
+    if not len(sequence_ids):
+        raise ValueError(f"{label}: no sequence to rebuild the page table for; clear it")
     if len(sequence_ids) > max_slots:
         raise ValueError(
             f"{label}: {len(sequence_ids)} sequences do not fit into a page table of "
@@ -45,7 +47,7 @@ class PageTable:
     def rebuild(self, sequence_ids: Sequence[int], sequences: Mapping[int, Sequence[int]]) -> None:
         """Make row i name the pages of `sequence_ids[i]`.
 
-        ValueError for more rows than `max_slots`, or for a sequence named twice (two rows would write the
+        ValueError for no rows, more than `max_slots`, or for a sequence named twice (two rows would write the
         same pages).
         """
         check_rows(self.label, self.config.max_slots, sequence_ids)

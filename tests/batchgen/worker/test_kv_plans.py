@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from batchgen.batchgen_worker import BatchGenWorker
@@ -165,6 +165,9 @@ CASES = (
     seed=st.integers(0, 5),
     count=st.integers(5, 12),
 )
+@example(
+    case=["_reserve_whole_budget"], step=25, seed=5, count=5
+)  # no sequence waits: for none nothing is reserved
 def test_a_plan_carried_out_leaves_what_the_legacy_method_leaves(
     model: str, case: list[str], step: int, seed: int, count: int
 ) -> None:

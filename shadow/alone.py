@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
@@ -51,9 +51,8 @@ def run_alone(
             )
         with process:
             try:
-                while True:
-                    hear(ours.recv())
-            except EOFError:
+                for message in _messages(ours):
+                    hear(message)
                 code = process.wait()
             except BaseException:
                 process.kill()
@@ -65,6 +64,16 @@ def run_alone(
         stderr.seek(0)
         said = [line for line in stderr.read().splitlines() if line.strip()]
         return f"failed: {said[-1] if said else f'exit code {code}'}"
+
+
+def _messages(connection: Connection) -> Iterator[Any]:
+    """Until the other end is closed, be it in the middle of a message."""
+    while True:
+        try:
+            message = connection.recv()
+        except (EOFError, OSError):
+            return
+        yield message
 
 
 def speaker(descriptor: str) -> Connection:

@@ -86,9 +86,9 @@ class Output:
         differs = np.moveaxis(rows.differing > 0, self._rows_at, 0)
         scores = np.moveaxis(rows.scores().relative_l2, self._rows_at, 0)
         for row, label in enumerate(batch.labels):
-            of_row = np.where(differs[row], scores[row], -1.0)
             if not differs[row].any():
                 continue
+            of_row = np.where(differs[row], scores[row], -1.0)
             if not self._rows_at:
                 yield self._mismatch(rows, batch.step, label, (row,), float(of_row))
                 continue

@@ -8,17 +8,27 @@ from dataclasses import dataclass
 from batchgen.scheduler.snapshots import VictimRow
 from batchgen.scheduler.victims import choose_admission_victim
 
-#: Blocks that every row is to have in front of it.
+#: Blocks that a row grows into, free for each that starts.
 GROWTH_BLOCKS = 1
+#: The active rows are to find free between them what so many tokens of each take. With a block for each, a tenth of a
+#: scarce pool of 16-token blocks stays idle while requests wait; with nothing, rows are parked as soon as they have
+#: started (`python -m benchmarks.step_pressure`).
+GROWTH_TOKENS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """`blocks` that are free or only cached, `rows` more that may be active, and the tokens that one tick prefills."""
+    """`blocks` of `block_size` tokens that are free or only cached, `rows` more that may be active, and the tokens that
+    one tick prefills."""
 
     blocks: int
     rows: int
     tokens: int
+    block_size: int
+
+    def reserved(self, active: int) -> int:
+        """The blocks that `active` rows keep to grow into."""
+        return min(active * GROWTH_BLOCKS, blocks_of(active * GROWTH_TOKENS, self.block_size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +66,11 @@ def plan_admission(room: Room, active: int, parked: int, waiting: Sequence[Newco
     """How many of `waiting` start now, in their order.
 
     None while a row is parked: it was here first. A newcomer needs its prompt's blocks, and a block to grow into for
-    itself and for each row before it. The first prompt may be longer than what a tick prefills.
+    itself; the rows before it keep what is reserved. The first prompt may be longer than what a tick prefills.
     """
     if parked:
         return 0
-    blocks, tokens, started = room.blocks - active * GROWTH_BLOCKS, room.tokens, 0
+    blocks, tokens, started = room.blocks - room.reserved(active), room.tokens, 0
     for newcomer in waiting[: max(room.rows, 0)]:
         blocks -= newcomer.blocks + GROWTH_BLOCKS
         tokens -= newcomer.tokens
@@ -80,12 +90,12 @@ def plan_swap_out(room: Room, rows: Sequence[VictimRow], newcomer: Newcomer) -> 
         return ()
     chosen: list[int] = []
     left = {index: row for index, row in enumerate(rows) if row.outputs >= row.immune_until}
-    lacking = newcomer.blocks + GROWTH_BLOCKS + len(rows) * GROWTH_BLOCKS - room.blocks
-    while lacking > 0:
+    blocks = room.blocks
+    while newcomer.blocks + GROWTH_BLOCKS + room.reserved(len(rows) - len(chosen)) > blocks:
         order = list(left)
         at = choose_admission_victim([left[index] for index in order])
         if at is None:
             return ()
-        lacking -= left.pop(order[at]).blocks + GROWTH_BLOCKS
+        blocks += left.pop(order[at]).blocks
         chosen.append(order[at])
     return tuple(chosen)

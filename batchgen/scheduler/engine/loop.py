@@ -141,7 +141,8 @@ class StepLoop:
 
     def _room(self) -> Room:
         device, rows = self.device, self.sched.limits.max_batch - len(self.active)
-        return Room(device.free_blocks + device.cached_blocks, rows, self.knobs.prefill_tokens)
+        blocks = device.free_blocks + device.cached_blocks
+        return Room(blocks, rows, self.knobs.prefill_tokens, device.block_size)
 
     def _newcomer(self, arrival: Arrival) -> Newcomer:
         tokens = len(arrival.tokens)

@@ -54,6 +54,7 @@ def test_two_nodes_answer_like_one_rank_and_migrate(
     assert summary["engine"]["holds"] > 0, summary
 
 
+@pytest.mark.slow
 def test_two_ranks_of_one_node_share_a_host_pool(
     one_rank: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:

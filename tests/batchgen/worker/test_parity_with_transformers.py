@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from transformers import LlamaForCausalLM
 
@@ -88,6 +89,7 @@ PROMPTS = [
 ]
 
 
+@pytest.mark.slow
 def test_32_mixed_prompts_on_smollm2_with_eviction_hold_and_reload(make_worker: MakeWorker) -> None:
     worker = make_worker(
         model="smollm2",

@@ -74,6 +74,7 @@ def test_every_boundary_situation_is_reached_on_tiny(tmp_path: Path) -> None:
     assert all(int(situations[name][0]) > 0 for name in REACHABLE)
 
 
+@pytest.mark.slow
 def test_with_room_for_everybody_the_situations_are_short_and_the_table_says_what_to_do(
     tmp_path: Path,
 ) -> None:

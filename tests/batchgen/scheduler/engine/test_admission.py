@@ -12,30 +12,37 @@ def newcomers(*blocks: int) -> tuple[Newcomer, ...]:
     return tuple(Newcomer(4 * count, count) for count in blocks)
 
 
+def room(blocks: int, rows: int, tokens: int, block_size: int = 4) -> Room:
+    return Room(blocks, rows, tokens, block_size)
+
+
 def row(blocks: int, outputs: int = 9, immune_until: int = 0, constrained: bool = False) -> VictimRow:
     return VictimRow("r", 0, outputs, immune_until, constrained, blocks)
 
 
 @pytest.mark.parametrize(
-    ("room", "active", "parked", "waiting", "started"),
+    ("free", "active", "parked", "waiting", "started"),
     [
-        (Room(10, 4, 99), 0, 0, (2, 2, 2), 3),  # 2 + 1 to grow into, each
-        (Room(8, 4, 99), 0, 0, (2, 2, 2), 2),
-        (Room(10, 4, 99), 2, 0, (2, 2, 2), 2),  # the rows before them keep one each
-        (Room(10, 1, 99), 0, 0, (2, 2), 1),
-        (Room(10, 0, 99), 0, 0, (2,), 0),
-        (Room(10, 4, 99), 0, 1, (2,), 0),  # whoever is parked was here first
-        (Room(10, 4, 99), 0, 0, (9, 1), 1),
-        (Room(9, 4, 99), 0, 0, (9, 1), 0),  # nobody overtakes the first
-        (Room(99, 4, 16), 0, 0, (2, 2, 2), 2),
-        (Room(99, 4, 16), 0, 0, (9, 1), 1),  # longer than a tick prefills: alone
-        (Room(10, 4, 99), 0, 0, (), 0),
+        (room(10, 4, 99), 0, 0, (2, 2, 2), 3),  # 2 + 1 to grow into, each
+        (room(8, 4, 99), 0, 0, (2, 2, 2), 2),
+        (room(10, 4, 99), 2, 0, (2, 2, 2), 2),  # the rows before them keep one each
+        (room(10, 4, 99, 16), 4, 0, (2, 2, 2), 3),  # in larger blocks four rows keep one
+        (room(10, 4, 99, 16), 5, 0, (2, 2, 2), 2),
+        (room(10, 4, 99, 2), 2, 0, (2, 2, 2), 2),  # never more than one each
+        (room(10, 1, 99), 0, 0, (2, 2), 1),
+        (room(10, 0, 99), 0, 0, (2,), 0),
+        (room(10, 4, 99), 0, 1, (2,), 0),  # whoever is parked was here first
+        (room(10, 4, 99), 0, 0, (9, 1), 1),
+        (room(9, 4, 99), 0, 0, (9, 1), 0),  # nobody overtakes the first
+        (room(99, 4, 16), 0, 0, (2, 2, 2), 2),
+        (room(99, 4, 16), 0, 0, (9, 1), 1),  # longer than a tick prefills: alone
+        (room(10, 4, 99), 0, 0, (), 0),
     ],
 )
 def test_newcomers_start_in_their_order_as_far_as_everybody_can_grow(
-    room: Room, active: int, parked: int, waiting: tuple[int, ...], started: int
+    free: Room, active: int, parked: int, waiting: tuple[int, ...], started: int
 ) -> None:
-    assert plan_admission(room, active, parked, newcomers(*waiting)) == started
+    assert plan_admission(free, active, parked, newcomers(*waiting)) == started
 
 
 @pytest.mark.parametrize(
@@ -73,8 +80,17 @@ def test_what_can_never_finish_is_told_why(prompt: int, max_tokens: int, words: 
 def test_as_few_of_the_largest_rows_as_make_room(
     free: int, rows: tuple[VictimRow, ...], chosen: tuple[int, ...]
 ) -> None:
-    assert plan_swap_out(Room(free, 1, 99), rows, Newcomer(16, 4)) == chosen
+    assert plan_swap_out(room(free, 1, 99), rows, Newcomer(16, 4)) == chosen
+
+
+@pytest.mark.parametrize(
+    ("rows", "chosen"), [((3, 3, 3, 3, 5), (4, 0)), ((3, 3, 3, 3, 6), (4,)), ((3,) * 5 + (6,), (5, 0))]
+)
+def test_the_rows_that_stay_keep_what_is_reserved_for_so_many(
+    rows: tuple[int, ...], chosen: tuple[int, ...]
+) -> None:
+    assert plan_swap_out(room(0, 1, 99, 16), tuple(map(row, rows)), Newcomer(64, 4)) == chosen
 
 
 def test_no_row_is_spilled_where_no_slot_is_free() -> None:
-    assert plan_swap_out(Room(0, 0, 99), (row(50),), Newcomer(16, 4)) == ()
+    assert plan_swap_out(room(0, 0, 99), (row(50),), Newcomer(16, 4)) == ()

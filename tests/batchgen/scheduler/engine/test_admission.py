@@ -28,7 +28,7 @@ def row(blocks: int, outputs: int = 9, immune_until: int = 0, constrained: bool 
         (room(10, 4, 99), 2, 0, (2, 2, 2), 2),  # the rows before them keep one each
         (room(10, 4, 99, 16), 4, 0, (2, 2, 2), 3),  # in larger blocks four rows keep one
         (room(10, 4, 99, 16), 5, 0, (2, 2, 2), 2),
-        (room(10, 4, 99, 2), 2, 0, (2, 2, 2), 2),  # never more than one each
+        (room(11, 4, 99, 2), 2, 0, (2, 2, 2), 3),  # never more than one each
         (room(10, 1, 99), 0, 0, (2, 2), 1),
         (room(10, 0, 99), 0, 0, (2,), 0),
         (room(10, 4, 99), 0, 1, (2,), 0),  # whoever is parked was here first
